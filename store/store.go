@@ -1,0 +1,115 @@
+// Package store is the contract between those who share pages and the places
+// that keep them. The backends are in the packages below it; package storetest
+// holds each of them to this contract with one suite.
+//
+// A store maps keys to objects: sealed pages (package page), or plain payloads
+// for exchange with Mooncake pull request 2800. It does not look into them.
+//
+// A store is a cache, and the contract is a cache's:
+//
+//   - BatchExist is a hint. What was there may be evicted, expired, replaced or
+//     unreadable when it is read.
+//   - An object that is there stays as it was put: a put of a present key
+//     changes nothing and succeeds.
+//   - A read may, on some backends, return bytes that are not the object's, with
+//     no error. The caller checks the seal, and calls Discard for what it finds
+//     bad.
+//   - A store that fails costs its caller time, bounded by the context, and never
+//     more than that.
+package store
+
+import (
+	"context"
+	"errors"
+)
+
+// A Store keeps objects by key. All methods are safe for concurrent use and
+// return soon after their context is done.
+//
+// Buffers belong to the caller again when the call returns, also after an
+// error: nothing writes to them or reads from them later.
+type Store interface {
+	// BatchExist reports for each key whether its object is there. An error means
+	// that nothing is known of any.
+	BatchExist(ctx context.Context, keys []string) ([]bool, error)
+
+	// BatchPut stores objects under keys that have none, whole or not at all.
+	// The result has one element an item: nil when the object was stored,
+	// ErrExists when the key had one already, else what failed.
+	BatchPut(ctx context.Context, items []Item) []error
+
+	// BatchGet reads objects into the items' buffers. The result has one element
+	// an item: nil when the buffer holds the whole object, else what failed; the
+	// buffer's contents are undefined then. An object of another length than the
+	// buffer is ErrLength.
+	BatchGet(ctx context.Context, items []Item) []error
+
+	// Discard removes the object of a key that was found bad, so that the key can
+	// be put again. Discarding a key without an object succeeds.
+	Discard(ctx context.Context, key string) error
+
+	// Alloc returns a buffer that the store reads into and writes from with the
+	// fewest copies it knows of. Any other memory works too.
+	Alloc(size int) (Buffer, error)
+
+	// Close ends calls in progress, waits for them and releases everything but
+	// the Buffers.
+	Close() error
+}
+
+// An Item is a key and the buffer that holds its object, or is to receive it.
+type Item struct {
+	Key   string
+	Bytes []byte
+	// Done, if not nil, is called by BatchGet at most once, when this item's
+	// buffer holds its whole object, and before the call returns; so the caller
+	// can work on it while others still arrive. Calls may come from several
+	// goroutines at once, in any order.
+	Done func()
+}
+
+// A Buffer is memory from Alloc.
+type Buffer interface {
+	// Bytes is the memory, of the size asked for, zeroed at first.
+	Bytes() []byte
+	// Free gives the memory back. Nothing may use it then. Only the first call
+	// does anything.
+	Free()
+}
+
+// The outcomes that a caller treats differently. Backends wrap them.
+var (
+	// ErrNotFound: the key has no object.
+	ErrNotFound = errors.New("store: not found")
+	// ErrExists: the key has an object, or someone is writing it at this moment.
+	ErrExists = errors.New("store: exists already")
+	// ErrLength: the object has another length than the buffer.
+	ErrLength = errors.New("store: other length")
+	// ErrFull: there is no room for the object, and none could be made.
+	ErrFull = errors.New("store: full")
+	// ErrUnavailable: the store, or the part of it that keeps the object, cannot
+	// be reached or does not work. Asking again soon will likely fail too.
+	ErrUnavailable = errors.New("store: unavailable")
+	// ErrBadKey: the key is empty, too long, or has bytes that the backend cannot
+	// keep.
+	ErrBadKey = errors.New("store: bad key")
+	// ErrClosed: the store has been closed.
+	ErrClosed = errors.New("store: closed")
+)
+
+// Heap is a Buffer on Go's heap, for backends to which all memory is the same.
+func Heap(size int) Buffer { return heap(make([]byte, size)) }
+
+type heap []byte
+
+func (h heap) Bytes() []byte { return h }
+func (heap) Free()           {}
+
+// Errors returns n times err: the result of a batch that failed as a whole.
+func Errors(n int, err error) []error {
+	errs := make([]error, n)
+	for i := range errs {
+		errs[i] = err
+	}
+	return errs
+}
