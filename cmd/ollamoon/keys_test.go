@@ -43,10 +43,10 @@ func TestKeys(t *testing.T) {
 
 func TestKeysRefusesWhatIsNoTokenID(t *testing.T) {
 	for stdin, want := range map[string]string{
-		"1 2\n3 x4 5":                       `line 2, column 3: token 4: "x4"`,
-		"2147483648":                        `line 1, column 1: token 1: "2147483648"`,
-		"1 2.5":                             `line 1, column 3: token 2: "2.5"`,
-		"1;2":                               `line 1, column 1: token 1: "1;2"`,
+		"1 2\n3 x4 5":                        `line 2, column 3: token 4: "x4"`,
+		"2147483648":                         `line 1, column 1: token 1: "2147483648"`,
+		"1 2.5":                              `line 1, column 3: token 2: "2.5"`,
+		"1;2":                                `line 1, column 1: token 1: "1;2"`,
 		"7 " + strings.Repeat("0", 99) + "1": "line 1, column 3: token 2",
 	} {
 		_, err := run(t, stdin, "keys", "--model", "m", "--page-tokens", "1")
