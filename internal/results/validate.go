@@ -1,0 +1,129 @@
+package results
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sort"
+	"strings"
+	"sync"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+)
+
+// ErrInvalid is wrapped by the error for a file that does not follow the
+// schema, or whose figures contradict each other.
+var ErrInvalid = errors.New("not a valid results file")
+
+// Parse checks data against the schema and its figures against each other, and
+// decodes it. The error names every place that is wrong.
+func Parse(data []byte) (*File, error) {
+	instance, err := jsonschema.UnmarshalJSON(bytes.NewReader(data))
+	if err != nil {
+		return nil, fmt.Errorf("%w: not JSON: %w", ErrInvalid, err)
+	}
+	schema, err := compiled()
+	if err != nil {
+		return nil, err
+	}
+	if err := schema.Validate(instance); err != nil {
+		return nil, problems(schemaProblems(err))
+	}
+	var f File
+	if err := json.Unmarshal(data, &f); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	if found := f.contradictions(); len(found) > 0 {
+		return nil, problems(found)
+	}
+	return &f, nil
+}
+
+var compiled = sync.OnceValues(func() (*jsonschema.Schema, error) {
+	document, err := jsonschema.UnmarshalJSON(bytes.NewReader(Schema))
+	if err != nil {
+		return nil, fmt.Errorf("reading the results schema: %w", err)
+	}
+	const name = "results.schema.json"
+	compiler := jsonschema.NewCompiler()
+	compiler.AssertFormat()
+	if err := compiler.AddResource(name, document); err != nil {
+		return nil, fmt.Errorf("reading the results schema: %w", err)
+	}
+	schema, err := compiler.Compile(name)
+	if err != nil {
+		return nil, fmt.Errorf("compiling the results schema: %w", err)
+	}
+	return schema, nil
+})
+
+func problems(found []string) error {
+	return fmt.Errorf("%w:\n  %s", ErrInvalid, strings.Join(found, "\n  "))
+}
+
+// schemaProblems lists the innermost violations, one line each, in order of
+// their place.
+func schemaProblems(err error) []string {
+	var invalid *jsonschema.ValidationError
+	if !errors.As(err, &invalid) {
+		return []string{err.Error()}
+	}
+	var found []string
+	var collect func(e *jsonschema.ValidationError)
+	collect = func(e *jsonschema.ValidationError) {
+		if len(e.Causes) == 0 {
+			found = append(found, e.Error())
+		}
+		for _, cause := range e.Causes {
+			collect(cause)
+		}
+	}
+	collect(invalid)
+	sort.Strings(found)
+	return found
+}
+
+// contradictions lists what a schema cannot say.
+func (f *File) contradictions() []string {
+	var found []string
+	wrong := func(format string, args ...any) { found = append(found, fmt.Sprintf(format, args...)) }
+	for _, s := range []struct {
+		name string
+		Scenario
+	}{{"realistic", f.Realistic}, {"tiny", f.Tiny}} {
+		hits := 0
+		for _, outcome := range s.PageOutcomes {
+			if outcome == "hit" {
+				hits++
+			}
+		}
+		if len(s.PageOutcomes) != s.Pages {
+			wrong("at '/%s/page_outcomes': %d outcomes for %d pages", s.name, len(s.PageOutcomes), s.Pages)
+		}
+		if hits != s.PagesHit {
+			wrong("at '/%s/pages_hit': %d, but page_outcomes has %d hits", s.name, s.PagesHit, hits)
+		}
+		if s.TokensSkipped > s.Tokens {
+			wrong("at '/%s/tokens_skipped': %d of %d tokens", s.name, s.TokensSkipped, s.Tokens)
+		}
+		if s.ObjectBytes < s.PageBytes {
+			wrong("at '/%s/object_bytes': %d, less than the payload of %d", s.name, s.ObjectBytes, s.PageBytes)
+		}
+	}
+	for _, m := range []struct {
+		name string
+		ms   Spread
+	}{
+		{"transfer/tcp", f.Transfer.TCP.ReloadMS},
+		{"transfer/shared_memory", f.Transfer.SharedMemory.ReloadMS},
+		{"peer/python_client", f.Peer.PythonClient.ReloadMS},
+	} {
+		const rounding = 1e-6 // of a mean of equal timings
+		if m.ms.Min > m.ms.P50 || m.ms.P50 > m.ms.Max ||
+			m.ms.Mean < m.ms.Min*(1-rounding) || m.ms.Mean > m.ms.Max*(1+rounding) {
+			wrong("at '/%s/reload_ms': min, p50, mean and max are out of order", m.name)
+		}
+	}
+	return found
+}
