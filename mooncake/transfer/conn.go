@@ -1,0 +1,197 @@
+package transfer
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"time"
+)
+
+const (
+	opRead  = 0
+	opWrite = 1
+	// flagV2 in the operation asks for statuses.
+	flagV2 = 0x80
+
+	headerBytes = 24
+	statusBytes = 8
+
+	statusMagic    = 0x4D435456 // the status's upper half
+	statusOK       = 0
+	statusRejected = 1
+
+	// writeChunk is how much is given to the socket between two looks at the
+	// clock.
+	writeChunk = 1 << 20
+	// rejectionWait is how long a broken write waits for the status that says
+	// why.
+	rejectionWait = time.Second
+)
+
+// A conn is a connection to an owner's data port. It serves one request at a
+// time, and none after an error.
+type conn struct {
+	net.Conn
+	target Target
+	stall  time.Duration
+	armed  time.Time // when the deadline was last moved
+	idle   time.Time // since when it waits in the pool
+
+	// Scratch, here so that a request allocates nothing.
+	header [headerBytes]byte
+	fence  [headerBytes]byte
+	small  [statusBytes]byte
+	vector [3][]byte
+}
+
+// read fills dst from the owner's memory at addr.
+func (c *conn) read(addr uint64, dst []byte) error {
+	c.arm(time.Now())
+	c.encode(&c.header, opRead, addr, len(dst))
+	if _, err := c.Write(c.header[:]); err != nil {
+		return fmt.Errorf("sending the request: %w", err)
+	}
+	if c.target.Version >= 2 {
+		if err := c.status(); err != nil {
+			return err
+		}
+	}
+	if n, err := c.fill(dst); err != nil {
+		return fmt.Errorf("after %d of %d bytes: %w", n, len(dst), err)
+	}
+	return nil
+}
+
+// write sends src to the owner's memory at addr and returns when the owner has
+// put it there.
+func (c *conn) write(addr uint64, src []byte) error {
+	c.arm(time.Now())
+	c.encode(&c.header, opWrite, addr, len(src))
+	var fence []byte
+	if c.target.Version < 2 {
+		c.encode(&c.fence, opRead, addr+uint64(len(src))-1, 1)
+		fence = c.fence[:]
+	}
+	n, err := c.send(c.header[:], src, fence)
+	if err != nil {
+		if c.target.Version >= 2 && c.wasRejected() {
+			return fmt.Errorf("%w by the owner", ErrRejected)
+		}
+		return fmt.Errorf("after %d of %d bytes: %w", n, len(src), err)
+	}
+	if c.target.Version >= 2 {
+		return c.status()
+	}
+	if _, err := c.fill(c.small[:1]); err != nil {
+		return fmt.Errorf("waiting for the fence: %w", err)
+	}
+	if c.small[0] != src[len(src)-1] {
+		return fmt.Errorf("%w: the last byte written reads back as another", ErrProtocol)
+	}
+	return nil
+}
+
+func (c *conn) encode(header *[headerBytes]byte, op byte, addr uint64, size int) {
+	if c.target.Version >= 2 {
+		op |= flagV2
+	}
+	binary.LittleEndian.PutUint64(header[0:], uint64(size))
+	binary.LittleEndian.PutUint64(header[8:], addr)
+	header[16] = op
+}
+
+// status reads a status and says what it means.
+func (c *conn) status() error {
+	if _, err := c.fill(c.small[:]); err != nil {
+		return fmt.Errorf("waiting for the status: %w", err)
+	}
+	frame := binary.LittleEndian.Uint64(c.small[:])
+	switch {
+	case frame>>32 != statusMagic:
+		return fmt.Errorf("%w: status %#x", ErrProtocol, frame)
+	case uint32(frame) == statusOK:
+		return nil
+	case uint32(frame) == statusRejected:
+		return fmt.Errorf("%w by the owner", ErrRejected)
+	}
+	return fmt.Errorf("%w: unknown status code %d", ErrProtocol, uint32(frame))
+}
+
+// wasRejected looks for the status of a write that the owner refused while it
+// was still being sent.
+func (c *conn) wasRejected() bool {
+	if c.SetReadDeadline(time.Now().Add(rejectionWait)) != nil {
+		return false
+	}
+	c.armed = time.Now()
+	return errors.Is(c.status(), ErrRejected)
+}
+
+// fill reads until dst is full and returns how much came.
+func (c *conn) fill(dst []byte) (int, error) {
+	n := 0
+	for n < len(dst) {
+		m, err := c.Read(dst[n:])
+		n += m
+		if err != nil && n < len(dst) {
+			if errors.Is(err, io.EOF) {
+				err = io.ErrUnexpectedEOF
+			}
+			return n, err
+		}
+		c.rearm()
+	}
+	return n, nil
+}
+
+// send writes header, body and tail, the body in chunks, and returns how much
+// of all was taken. Header and first chunk go in one call, last chunk and tail
+// too.
+func (c *conn) send(header, body, tail []byte) (int, error) {
+	sent := 0
+	for first := true; first || len(body) > 0; first = false {
+		chunk := body[:min(len(body), writeChunk)]
+		body = body[len(chunk):]
+		pieces := net.Buffers(c.vector[:0])
+		if first {
+			pieces = append(pieces, header)
+		}
+		pieces = append(pieces, chunk)
+		if len(body) == 0 && tail != nil {
+			pieces = append(pieces, tail)
+		}
+		n, err := pieces.WriteTo(c.Conn)
+		clear(c.vector[:])
+		sent += int(n)
+		if err != nil {
+			return sent, err
+		}
+		c.rearm()
+	}
+	return sent, nil
+}
+
+// arm gives the peer until a stall timeout from now to move a byte.
+func (c *conn) arm(now time.Time) {
+	c.armed = now
+	// A connection that was closed under us fails at its next use.
+	_ = c.SetDeadline(now.Add(c.stall))
+}
+
+// rearm arms again when the last time is a while ago, after progress.
+func (c *conn) rearm() {
+	if now := time.Now(); now.Sub(c.armed) > c.stall/8 {
+		c.arm(now)
+	}
+}
+
+// reset closes the connection so that what is still in its buffers is dropped,
+// not sent.
+func (c *conn) reset() {
+	if tcp, ok := c.Conn.(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0)
+	}
+	_ = c.Close()
+}
