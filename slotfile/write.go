@@ -1,0 +1,151 @@
+package slotfile
+
+import (
+	"bufio"
+	"encoding/binary"
+	"fmt"
+	"io"
+)
+
+// Pages are consecutive pages of one section, for Write.
+type Pages struct {
+	// First is the number of the first page: 0, or later where only the end of a
+	// prefix is needed (a sliding window).
+	First int
+	// Payloads are the pages' rows, as ReadPage gives them.
+	Payloads [][]byte
+}
+
+// Write makes a slot file that an engine of the given shape restores: tokens,
+// and for each section the rows of its pages. Tokens and pages must fit: the
+// last page of each section ends where the tokens end.
+//
+// The payloads are written from where they are.
+func (s Shape) Write(w io.Writer, tokens []int32, pageTokens int, sections []Pages) error {
+	if err := s.check(tokens, pageTokens, sections); err != nil {
+		return err
+	}
+	out := &writer{w: bufio.NewWriterSize(w, 64<<10)}
+	out.u32(fileMagic)
+	out.u32(s.Version)
+	if s.Tagged {
+		out.u32(uint32(len(tokens) + tagWords)) //nolint:gosec // checked
+		out.i32(-1)
+		out.i32(1)
+		out.i32(int32(len(tokens))) //nolint:gosec // checked
+	} else {
+		out.u32(uint32(len(tokens))) //nolint:gosec // checked
+	}
+	for _, t := range tokens {
+		out.i32(t)
+	}
+	if s.Tagged {
+		out.i32(0)
+	}
+	for i := range s.Sections {
+		out.section(&s.Sections[i], pageTokens, sections[i])
+	}
+	if out.err == nil {
+		out.err = out.w.Flush()
+	}
+	if out.err != nil {
+		return fmt.Errorf("writing a slot file: %w", out.err)
+	}
+	return nil
+}
+
+func (s Shape) check(tokens []int32, pageTokens int, sections []Pages) error {
+	if len(sections) != len(s.Sections) {
+		return fmt.Errorf("%w: pages of %d sections for a cache of %d", ErrPage, len(sections), len(s.Sections))
+	}
+	if pageTokens <= 0 || len(tokens) == 0 || len(tokens)%pageTokens != 0 {
+		return fmt.Errorf("%w: %d tokens are no whole pages of %d", ErrPage, len(tokens), pageTokens)
+	}
+	for i, p := range sections {
+		if p.First < 0 || len(p.Payloads) == 0 || (p.First+len(p.Payloads))*pageTokens != len(tokens) {
+			return fmt.Errorf("%w: section %d has %d pages from %d on for %d tokens", ErrPage, i, len(p.Payloads), p.First, len(tokens))
+		}
+		want := s.Sections[i].PageBytes(pageTokens)
+		for _, payload := range p.Payloads {
+			if len(payload) != want {
+				return fmt.Errorf("%w: section %d: a payload of %d bytes for a page of %d", ErrPage, i, len(payload), want)
+			}
+		}
+	}
+	return nil
+}
+
+// writer writes words; its first error stays.
+type writer struct {
+	w   *bufio.Writer
+	err error
+}
+
+func (w *writer) bytes(b []byte) {
+	if w.err == nil {
+		_, w.err = w.w.Write(b)
+	}
+}
+
+func (w *writer) u32(v uint32) { w.bytes(binary.LittleEndian.AppendUint32(w.w.AvailableBuffer(), v)) }
+func (w *writer) i32(v int32)  { w.u32(uint32(v)) } //nolint:gosec // the format's own
+func (w *writer) u64(v int)    { w.bytes(binary.LittleEndian.AppendUint64(w.w.AvailableBuffer(), uint64(v))) }
+
+func (w *writer) section(s *SectionShape, pageTokens int, pages Pages) {
+	w.u32(uint32(s.Streams)) //nolint:gosec // small
+	for stream := range s.Streams {
+		if stream != s.Stream {
+			w.u32(0)
+			continue
+		}
+		cells := len(pages.Payloads) * pageTokens
+		w.u32(uint32(cells)) //nolint:gosec // checked
+		for i := range cells {
+			w.i32(int32(pages.First*pageTokens + i)) //nolint:gosec // checked
+			w.u32(1)
+			w.i32(s.Sequence)
+		}
+		w.rows(s, pageTokens, pages.Payloads)
+	}
+}
+
+func (w *writer) rows(s *SectionShape, pageTokens int, payloads [][]byte) {
+	transposed := uint32(0)
+	if s.Transposed {
+		transposed = 1
+	}
+	w.u32(transposed)
+	w.u32(uint32(len(s.Keys))) //nolint:gosec // small
+	offset := 0
+	for _, r := range s.Keys {
+		w.i32(r.Type)
+		w.u64(r.Bytes)
+		offset = w.stripe(payloads, offset, r.Bytes*pageTokens)
+	}
+	for _, r := range s.Values {
+		w.i32(r.Type)
+		if !s.Transposed {
+			w.u64(r.Bytes)
+			offset = w.stripe(payloads, offset, r.Bytes*pageTokens)
+			continue
+		}
+		element := 0
+		if r.Elements > 0 {
+			element = r.Bytes / r.Elements
+		}
+		w.u32(uint32(element))    //nolint:gosec // small
+		w.u32(uint32(r.Elements)) //nolint:gosec // small
+		for range r.Elements {
+			offset = w.stripe(payloads, offset, element*pageTokens)
+		}
+	}
+}
+
+// stripe writes the same bytes of each payload and returns where the next ones
+// start.
+func (w *writer) stripe(payloads [][]byte, offset, n int) int {
+	for _, p := range payloads {
+		w.bytes(p[offset : offset+n])
+	}
+	return offset + n
+}
