@@ -230,13 +230,17 @@ func TestWriteRefuses(t *testing.T) {
 	shape := shapes()["plain"]
 	_, tokens, pages := made(t, shape)
 	for name, write := range map[string]func() error{
-		"part of a page":      func() error { return shape.Write(&bytes.Buffer{}, tokens[:11], pageTokens, pages) },
-		"no tokens":           func() error { return shape.Write(&bytes.Buffer{}, nil, pageTokens, pages) },
-		"more tokens":         func() error { return shape.Write(&bytes.Buffer{}, append(tokens, 1, 2, 3, 4), pageTokens, pages) },
-		"no section":          func() error { return shape.Write(&bytes.Buffer{}, tokens, pageTokens, nil) },
-		"a page of another":   func() error { return shape.Write(&bytes.Buffer{}, tokens[:4], pageTokens, []Pages{{0, [][]byte{{1}}}}) },
-		"pages before a gap":  func() error { return shape.Write(&bytes.Buffer{}, tokens, pageTokens, []Pages{{0, pages[0].Payloads[:2]}}) },
-		"a page before first": func() error { return shape.Write(&bytes.Buffer{}, tokens, pageTokens, []Pages{{-1, pages[0].Payloads}}) },
+		"part of a page":    func() error { return shape.Write(&bytes.Buffer{}, tokens[:11], pageTokens, pages) },
+		"no tokens":         func() error { return shape.Write(&bytes.Buffer{}, nil, pageTokens, pages) },
+		"more tokens":       func() error { return shape.Write(&bytes.Buffer{}, append(tokens, 1, 2, 3, 4), pageTokens, pages) },
+		"no section":        func() error { return shape.Write(&bytes.Buffer{}, tokens, pageTokens, nil) },
+		"a page of another": func() error { return shape.Write(&bytes.Buffer{}, tokens[:4], pageTokens, []Pages{{0, [][]byte{{1}}}}) },
+		"pages before a gap": func() error {
+			return shape.Write(&bytes.Buffer{}, tokens, pageTokens, []Pages{{0, pages[0].Payloads[:2]}})
+		},
+		"a page before first": func() error {
+			return shape.Write(&bytes.Buffer{}, tokens, pageTokens, []Pages{{-1, pages[0].Payloads}})
+		},
 	} {
 		if err := write(); !errors.Is(err, ErrPage) {
 			t.Errorf("%s: %v", name, err)

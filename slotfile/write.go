@@ -89,7 +89,9 @@ func (w *writer) bytes(b []byte) {
 
 func (w *writer) u32(v uint32) { w.bytes(binary.LittleEndian.AppendUint32(w.w.AvailableBuffer(), v)) }
 func (w *writer) i32(v int32)  { w.u32(uint32(v)) } //nolint:gosec // the format's own
-func (w *writer) u64(v int)    { w.bytes(binary.LittleEndian.AppendUint64(w.w.AvailableBuffer(), uint64(v))) }
+func (w *writer) u64(v int) {
+	w.bytes(binary.LittleEndian.AppendUint64(w.w.AvailableBuffer(), uint64(v)))
+}
 
 func (w *writer) section(s *SectionShape, pageTokens int, pages Pages) {
 	w.u32(uint32(s.Streams)) //nolint:gosec // small
