@@ -1,0 +1,37 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"ollamoon/internal/supervise"
+)
+
+// runMetadata starts the wheel's metadata server if one is to run by itself, and
+// returns when it serves.
+func (c *Cluster) runMetadata(ctx context.Context) error {
+	if c.config.Metadata != MetadataServer {
+		return nil
+	}
+	log, err := c.openLog("metadata.log")
+	if err != nil {
+		return err
+	}
+	c.metadata, err = supervise.Start(supervise.Command{
+		Path:     c.Python(),
+		Args:     []string{"-m", "mooncake.http_metadata_server", "--host", "127.0.0.1", "--port", strconv.Itoa(c.ports.metadata)},
+		Env:      environment(),
+		Log:      writer(log),
+		Loopback: c.loopback,
+	})
+	if err != nil {
+		return err
+	}
+	if err := c.metadata.Ready(ctx, probeInterval, func(ctx context.Context) error {
+		return connects(ctx, c.ports.metadata)
+	}); err != nil {
+		return fmt.Errorf("waiting for the metadata server: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,126 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+
+	"ollamoon/internal/supervise"
+)
+
+// An owner is a mooncake_client: the process whose memory the objects are in.
+type owner struct {
+	port    int
+	log     *os.File
+	process *supervise.Process // nil when stopped; changed under lifecycle and mu
+	segment string             // the name that it chose for its memory at its start
+}
+
+// runOwner starts an owner's process and returns when its memory can be used.
+func (c *Cluster) runOwner(ctx context.Context, o *owner) error {
+	before, err := c.Segments(ctx)
+	if err != nil {
+		return err
+	}
+	p, err := supervise.Start(supervise.Command{
+		Path:     filepath.Join(c.config.Programs, "mooncake_client"),
+		Args:     c.ownerArgs(o),
+		Env:      environment(append([]string{"MC_TCP_BIND_ADDRESS=127.0.0.1"}, c.config.ClientEnv...)...),
+		Log:      writer(o.log),
+		Loopback: c.loopback,
+	})
+	if err != nil {
+		return err
+	}
+	err = p.Ready(ctx, probeInterval, func(ctx context.Context) error {
+		segments, err := c.Segments(ctx)
+		if err != nil {
+			return err
+		}
+		i := slices.IndexFunc(segments, func(s string) bool { return !slices.Contains(before, s) })
+		if i < 0 {
+			return errNotMounted
+		}
+		o.segment = segments[i]
+		return c.mounted(ctx, o)
+	})
+	if err != nil {
+		p.Kill()
+		return fmt.Errorf("waiting for mooncake_client: %w", err)
+	}
+	c.mu.Lock()
+	o.process = p
+	c.mu.Unlock()
+	return nil
+}
+
+func (c *Cluster) ownerArgs(o *owner) []string {
+	args := []string{
+		"--logtostderr",
+		"--host=127.0.0.1",
+		"--port=" + strconv.Itoa(o.port),
+		"--master_server_address=" + c.Master(),
+		"--metadata_server=" + c.Metadata(),
+		"--protocol=tcp",
+		fmt.Sprintf("--global_segment_size=%d", c.config.SegmentBytes),
+	}
+	return append(args, c.config.ClientFlags...)
+}
+
+// OwnerPID returns the first owner's process id, 0 when it is stopped.
+func (c *Cluster) OwnerPID() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.mu.owners) == 0 || c.mu.owners[0].process == nil {
+		return 0
+	}
+	return c.mu.owners[0].process.PID()
+}
+
+// KillOwner ends the first owner with SIGKILL. Its objects are gone, and the
+// master does not know before Config.ClientTTL.
+func (c *Cluster) KillOwner() { c.endOwner((*supervise.Process).Kill) }
+
+// StopOwner ends the first owner with SIGTERM, on which it unmounts its memory.
+func (c *Cluster) StopOwner() {
+	c.endOwner(func(p *supervise.Process) { p.Stop(stopGrace) })
+}
+
+func (c *Cluster) endOwner(end func(*supervise.Process)) {
+	c.lifecycle.Lock()
+	defer c.lifecycle.Unlock()
+	c.mu.Lock()
+	o := c.mu.owners[0]
+	p := o.process
+	o.process = nil
+	c.mu.Unlock()
+	if p != nil {
+		end(p)
+	}
+}
+
+// StartOwner starts the first owner again, on the same RPC port with new, empty
+// memory under a new name, and returns when that can be used.
+func (c *Cluster) StartOwner(ctx context.Context) error {
+	c.lifecycle.Lock()
+	defer c.lifecycle.Unlock()
+	c.mu.Lock()
+	closed, o := c.mu.closed, c.mu.owners[0]
+	c.mu.Unlock()
+	if closed {
+		return ErrClosed
+	}
+	if o.process != nil {
+		return errors.New("cluster: the owner runs already")
+	}
+	for attempt := 1; ; attempt++ {
+		err := c.runOwner(ctx, o)
+		if err == nil || attempt == attempts || !errors.Is(err, supervise.ErrExited) {
+			return err
+		}
+	}
+}
