@@ -1,0 +1,160 @@
+package bench
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"runtime"
+	"time"
+
+	"ollamoon/internal/cluster"
+	"ollamoon/internal/results"
+	"ollamoon/internal/supervise"
+	"ollamoon/page"
+)
+
+// Options say what to measure, and how often.
+type Options struct {
+	Iterations   int    // timed reloads of each contender
+	Rounds       int    // timed rounds of publishing of each
+	Metadata     string // cluster.MetadataHTTP or cluster.MetadataP2P
+	Seal         Seal
+	SegmentBytes int64
+	Programs     string // folder of Mooncake's programs; those of the project if empty
+	Logs         string // folder for the servers' logs; none are kept if empty
+
+	// Contender is a command that runs Serve with its last argument, Sender one that
+	// runs Send with its last three.
+	Contender, Sender supervise.Command
+
+	Version  string // of this program
+	Command  string // what reproduces the run
+	Progress *Progress
+}
+
+// warmUps of each kind come before what is recorded.
+const warmUps = 2
+
+// fill is how much of the segment a run uses at most: below the level at which
+// Mooncake begins to evict.
+const fill = 0.88
+
+// ErrOptions is wrapped by the error for options that make no run.
+var ErrOptions = errors.New("bench: bad options")
+
+func (o Options) validate() error {
+	switch o.Seal {
+	case Checksum, MAC, NoSeal:
+	default:
+		return fmt.Errorf("%w: no seal %q; use checksum, mac or none", ErrOptions, o.Seal)
+	}
+	if o.Iterations < 1 || o.Rounds < 1 {
+		return fmt.Errorf("%w: %d iterations, %d rounds; both must be positive", ErrOptions, o.Iterations, o.Rounds)
+	}
+	const contenders = 3
+	each := (2*realistic.pages() - realistic.sharedPages()) * realistic.objectBytes(o.Seal)
+	if need := int64(float64(contenders*each) / fill); o.SegmentBytes < need {
+		return fmt.Errorf("%w: a segment of %d bytes; the run needs %d", ErrOptions, o.SegmentBytes, need)
+	}
+	return nil
+}
+
+// peerSource is the Python client's side.
+//
+//go:embed peer.py
+var peerSource []byte
+
+// A run is what its parts share.
+type run struct {
+	Options
+	cluster *cluster.Cluster
+	dir     string // for sockets and the peer's source
+	random  *rand.Rand
+	key     []byte // of the MAC
+}
+
+// Run measures and returns the results. It returns when all that it started has
+// ended.
+func Run(ctx context.Context, o Options) (*results.File, error) {
+	if err := o.validate(); err != nil {
+		return nil, err
+	}
+	host, err := thisHost(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r := &run{Options: o, random: rand.New(chaCha()), key: make([]byte, page.KeyBytes)} //nolint:gosec // seeded by the system
+	_, _ = chaCha().Read(r.key)                                                         // never fails
+	if r.dir, err = os.MkdirTemp("", "ollamoon-bench-"); err != nil {
+		return nil, fmt.Errorf("making a folder for sockets: %w", err)
+	}
+	defer os.RemoveAll(r.dir) //nolint:errcheck // a few small files of the system's temporary folder
+	if err := os.WriteFile(filepath.Join(r.dir, "peer.py"), peerSource, 0o600); err != nil {
+		return nil, fmt.Errorf("writing the Python client's side: %w", err)
+	}
+	if err := r.startCluster(ctx); err != nil {
+		return nil, err
+	}
+	defer r.cluster.Close()
+
+	large, err := r.measure(ctx)
+	if err != nil {
+		return nil, err
+	}
+	small, err := r.demonstrate(ctx)
+	if err != nil {
+		return nil, err
+	}
+	f := assemble(o, large, small)
+	f.Host, f.GeneratedAt = host, time.Now().Truncate(time.Second)
+	f.Store.Metadata = "http"
+	if o.Metadata == cluster.MetadataP2P {
+		f.Store.Metadata = r.cluster.Metadata()
+	}
+	return f, nil
+}
+
+func (r *run) startCluster(ctx context.Context) (err error) {
+	step, end := r.Progress.stage("starting Mooncake", 1)
+	defer end()
+	r.cluster, err = cluster.Start(ctx, cluster.Config{
+		Programs: r.Programs, Metadata: r.Metadata, SegmentBytes: r.SegmentBytes, LogDir: r.Logs,
+	})
+	if err == nil {
+		step()
+	}
+	return err
+}
+
+// assemble makes the results file of what two sessions brought.
+func assemble(o Options, large, small *session) *results.File {
+	pageBytes := int64(large.scenario.layout.Bytes())
+	publish, reload := int64(large.scenario.pages())*pageBytes, int64(large.hit)*pageBytes
+	of := func(name string) results.Measurement {
+		for _, c := range large.contenders {
+			if c.name == name {
+				return c.record.measurement(publish, reload)
+			}
+		}
+		return results.Measurement{}
+	}
+	f := &results.File{
+		SchemaVersion: 1,
+		Command:       o.Command,
+		Versions:      map[string]string{"ollamoon": o.Version, "go": runtime.Version()},
+		Store:         results.Store{SegmentBytes: o.SegmentBytes, Seal: string(o.Seal)},
+		Realistic:     large.results(o.Seal),
+		Tiny:          small.results(o.Seal),
+		Transfer:      results.Transfer{TCP: of(oursTCP), SharedMemory: of(oursShared)},
+		Peer:          results.Peer{PythonClient: of(python)},
+		Limit:         large.limits.results(),
+	}
+	for part, version := range large.versions {
+		f.Versions[part] = version
+	}
+	return f
+}
