@@ -14,6 +14,9 @@
 //   - A read may, on some backends, return bytes that are not the object's, with
 //     no error. The caller checks the seal, and calls Discard for what it finds
 //     bad.
+//   - The items of a batch are in the order of a prompt's pages, where one is of
+//     use only with all before it. A backend that makes room takes an earlier
+//     item of a batch for the later used one.
 //   - A store that fails costs its caller time, bounded by the context, and never
 //     more than that.
 package store
@@ -21,10 +24,19 @@ package store
 import (
 	"context"
 	"errors"
+	"fmt"
 )
 
+// MaxKeyBytes is the length of the longest key. A page's key has 60 bytes and
+// the model's label.
+const MaxKeyBytes = 1024
+
 // A Store keeps objects by key. All methods are safe for concurrent use and
-// return soon after their context is done.
+// return soon after their context is done, with errors that wrap its Err.
+//
+// A key has 1 to MaxKeyBytes bytes, an object at least one. A backend may refuse
+// other keys too, such as those that are not UTF-8; a refused key is ErrBadKey
+// to BatchPut and BatchGet, and has no object.
 //
 // Buffers belong to the caller again when the call returns, also after an
 // error: nothing writes to them or reads from them later.
@@ -35,13 +47,14 @@ type Store interface {
 
 	// BatchPut stores objects under keys that have none, whole or not at all.
 	// The result has one element an item: nil when the object was stored,
-	// ErrExists when the key had one already, else what failed.
+	// ErrExists when the key had one already, else what failed. Of a key's
+	// several puts at once, or in one batch, one succeeds.
 	BatchPut(ctx context.Context, items []Item) []error
 
 	// BatchGet reads objects into the items' buffers. The result has one element
 	// an item: nil when the buffer holds the whole object, else what failed; the
 	// buffer's contents are undefined then. An object of another length than the
-	// buffer is ErrLength.
+	// buffer is ErrLength. A key may stand in a batch more than once.
 	BatchGet(ctx context.Context, items []Item) []error
 
 	// Discard removes the object of a key that was found bad, so that the key can
@@ -52,8 +65,9 @@ type Store interface {
 	// fewest copies it knows of. Any other memory works too.
 	Alloc(size int) (Buffer, error)
 
-	// Close ends calls in progress, waits for them and releases everything but
-	// the Buffers.
+	// Close ends calls in progress, with ErrClosed, waits for them and releases
+	// everything but the Buffers. Later calls return ErrClosed; another Close does
+	// nothing.
 	Close() error
 }
 
@@ -61,10 +75,11 @@ type Store interface {
 type Item struct {
 	Key   string
 	Bytes []byte
-	// Done, if not nil, is called by BatchGet at most once, when this item's
-	// buffer holds its whole object, and before the call returns; so the caller
-	// can work on it while others still arrive. Calls may come from several
-	// goroutines at once, in any order.
+	// Done, if not nil, is called by BatchGet once for an item whose result is
+	// nil, when its buffer holds the whole object and before BatchGet returns; so
+	// the caller can work on it while others still arrive. For an item that fails
+	// it is not called. Calls may come from several goroutines at once, in any
+	// order.
 	Done func()
 }
 
@@ -83,10 +98,13 @@ var (
 	ErrNotFound = errors.New("store: not found")
 	// ErrExists: the key has an object, or someone is writing it at this moment.
 	ErrExists = errors.New("store: exists already")
-	// ErrLength: the object has another length than the buffer.
+	// ErrLength: the object has another length than the buffer, or an item has no
+	// bytes.
 	ErrLength = errors.New("store: other length")
 	// ErrFull: there is no room for the object, and none could be made.
 	ErrFull = errors.New("store: full")
+	// ErrReadOnly: objects can be read, but not put or discarded.
+	ErrReadOnly = errors.New("store: read-only")
 	// ErrUnavailable: the store, or the part of it that keeps the object, cannot
 	// be reached or does not work. Asking again soon will likely fail too.
 	ErrUnavailable = errors.New("store: unavailable")
@@ -96,6 +114,29 @@ var (
 	// ErrClosed: the store has been closed.
 	ErrClosed = errors.New("store: closed")
 )
+
+// CheckItem returns what a backend finds wrong with an item before it looks for
+// the object: an error that wraps ErrBadKey or ErrLength, or nil.
+func CheckItem(item Item) error {
+	if err := CheckKey(item.Key); err != nil {
+		return err
+	}
+	if len(item.Bytes) == 0 {
+		return fmt.Errorf("%w: no bytes", ErrLength)
+	}
+	return nil
+}
+
+// CheckKey returns an error that wraps ErrBadKey for a key that no store takes.
+func CheckKey(key string) error {
+	switch {
+	case key == "":
+		return fmt.Errorf("%w: it is empty", ErrBadKey)
+	case len(key) > MaxKeyBytes:
+		return fmt.Errorf("%w: it has %d bytes, more than %d", ErrBadKey, len(key), MaxKeyBytes)
+	}
+	return nil
+}
 
 // Heap is a Buffer on Go's heap, for backends to which all memory is the same.
 func Heap(size int) Buffer { return heap(make([]byte, size)) }

@@ -1,0 +1,115 @@
+package storetest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+
+	"ollamoon/store"
+)
+
+func testPutIfAbsent(t *testing.T, _ Config, s store.Store) {
+	for _, size := range []int{1, 5000, 1 << 20} {
+		key := newKey()
+		object := content(key, size)
+		put(t, s, store.Item{Key: key, Bytes: object})
+		for _, other := range []int{size, size + 1, 2 * size} {
+			err := batchPut(t, s, []store.Item{{Key: key, Bytes: content(key+"other", other)}})[0]
+			if !errors.Is(err, store.ErrExists) {
+				t.Errorf("putting %d bytes over %d: %v", other, size, err)
+			}
+			holds(t, s, key, object)
+		}
+	}
+
+	// What the store keeps is its own: the buffer may be used for something else.
+	key := newKey()
+	buffer := content(key, 5000)
+	object := bytes.Clone(buffer)
+	put(t, s, store.Item{Key: key, Bytes: buffer})
+	clear(buffer)
+	holds(t, s, key, object)
+	got, err := get(t, s, key, len(object))
+	if err != nil {
+		t.Fatal(err)
+	}
+	clear(got)
+	holds(t, s, key, object)
+}
+
+// publisher is one of several that put the same keys at once, with bytes of its
+// own.
+func publisher(keys []string, number int) []store.Item {
+	items := make([]store.Item, len(keys))
+	for i, j := range rand.Perm(len(keys)) {
+		items[i] = store.Item{Key: keys[j], Bytes: content(fmt.Sprint(number, keys[j]), 40000)}
+	}
+	return items
+}
+
+func testPublishers(t *testing.T, c Config, s store.Store) {
+	stores := []store.Store{s}
+	if c.Another != nil {
+		another := c.Another(t, s)
+		defer closeStore(t, another)
+		stores = append(stores, another)
+	}
+	const publishers = 16
+	keys := newKeys(8)
+	batches := make([][]store.Item, publishers)
+	results := make([][]error, publishers)
+	var all sync.WaitGroup
+	for n := range publishers {
+		batches[n] = publisher(keys, n)
+		all.Go(func() { results[n] = stores[n%len(stores)].BatchPut(within(t), batches[n]) })
+	}
+	all.Wait()
+	for _, key := range keys {
+		var errs []error
+		var objects [][]byte
+		for n := range publishers {
+			for i, item := range batches[n] {
+				if item.Key == key {
+					errs = append(errs, results[n][i])
+					objects = append(objects, item.Bytes)
+				}
+			}
+		}
+		winner := onlySuccess(t, errs)
+		for _, each := range stores {
+			holds(t, each, key, objects[winner])
+		}
+	}
+}
+
+func testAnother(t *testing.T, c Config, s store.Store) {
+	if c.Another == nil {
+		return
+	}
+	another := c.Another(t, s)
+	key := newKey()
+	object := content(key, 100000)
+	put(t, s, store.Item{Key: key, Bytes: object})
+	if !exist(t, another, key)[0] {
+		t.Error("the other store does not have it")
+	}
+	holds(t, another, key, object)
+	if err := batchPut(t, another, []store.Item{{Key: key, Bytes: []byte("x")}})[0]; !errors.Is(err, store.ErrExists) {
+		t.Errorf("the other store puts it again: %v", err)
+	}
+	discard(t, another, key)
+	if exist(t, s, key)[0] {
+		t.Error("the object is there after the other store discarded it")
+	}
+	if _, err := get(t, s, key, len(object)); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("reading what the other store discarded: %v", err)
+	}
+
+	// The objects are not the store's that put them.
+	put(t, another, store.Item{Key: key, Bytes: object})
+	closeStore(t, another)
+	holds(t, s, key, object)
+}
