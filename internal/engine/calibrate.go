@@ -1,0 +1,133 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"ollamoon/slotfile"
+)
+
+// ErrNoSharing is wrapped when an engine's cache cannot be shared; the error
+// says why.
+var ErrNoSharing = errors.New("engine: cannot be shared")
+
+// calibrationTokens is the prompt of a calibration: one page, for this purpose,
+// and short enough to cost nothing.
+const calibrationTokens = 16
+
+// Calibrate finds out whether an engine's slots can be cut and made again: it
+// computes a few tokens, saves them, cuts the file, makes it again, which must
+// give the same bytes, erases the slot, restores the made file and asks once
+// more, which must reuse it. It returns the shape of the engine's slot files, for
+// slot 0, and leaves that slot empty.
+//
+// An engine that lacks what is needed gives an error that wraps ErrNoSharing;
+// any other error is a failed call.
+func Calibrate(ctx context.Context, c *Client, slotFolder string) (slotfile.Shape, error) {
+	const slot = 0
+	tokens, err := calibrationPrompt(ctx, c)
+	if err != nil {
+		return slotfile.Shape{}, err
+	}
+	if _, err := c.Prefill(ctx, slot, tokens); err != nil {
+		return slotfile.Shape{}, fmt.Errorf("calibrating: %w", err)
+	}
+	shape, err := cutAndMake(ctx, c, slot, slotFolder, tokens)
+	if err != nil {
+		return slotfile.Shape{}, err
+	}
+	// One token past the restored ones, so that there is something to compute.
+	timings, err := c.Prefill(ctx, slot, append(tokens, tokens[0]))
+	if err != nil {
+		return slotfile.Shape{}, fmt.Errorf("calibrating: %w", err)
+	}
+	if timings.CacheTokens != len(tokens) {
+		return slotfile.Shape{}, fmt.Errorf("%w: of %d restored tokens it reuses %d", ErrNoSharing, len(tokens), timings.CacheTokens)
+	}
+	if err := c.Erase(ctx, slot); err != nil {
+		return slotfile.Shape{}, fmt.Errorf("calibrating: %w", err)
+	}
+	return shape, nil
+}
+
+// calibrationPrompt is some text's tokens, as many as are needed.
+func calibrationPrompt(ctx context.Context, c *Client) ([]int32, error) {
+	text := "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen"
+	tokens, err := c.Tokenize(ctx, text)
+	if err != nil {
+		return nil, fmt.Errorf("calibrating: %w", err)
+	}
+	if len(tokens) < calibrationTokens {
+		return nil, fmt.Errorf("%w: it makes only %d tokens of %q", ErrNoSharing, len(tokens), text)
+	}
+	return tokens[:calibrationTokens], nil
+}
+
+// cutAndMake saves a slot, cuts the file and makes it again from its page, and
+// restores what was made into the erased slot.
+func cutAndMake(ctx context.Context, c *Client, slot int, folder string, tokens []int32) (slotfile.Shape, error) {
+	const saved, made = "calibration-saved", "calibration-made"
+	none := slotfile.Shape{}
+	defer os.Remove(filepath.Join(folder, saved)) //nolint:errcheck // a leftover harms nobody
+	defer os.Remove(filepath.Join(folder, made))  //nolint:errcheck // a leftover harms nobody
+	if _, err := c.Save(ctx, slot, saved, len(tokens)); err != nil {
+		return none, noSharing("saving a slot", err)
+	}
+	data, err := os.ReadFile(filepath.Join(folder, saved)) //nolint:gosec // a file of ours
+	if err != nil {
+		return none, fmt.Errorf("calibrating: %w", err)
+	}
+	file, err := slotfile.Parse(bytes.NewReader(data), int64(len(data)), len(tokens))
+	if err != nil {
+		return none, noSharing("reading a slot file", err)
+	}
+	var again bytes.Buffer
+	if err := remake(&again, file); err != nil {
+		return none, noSharing("cutting a slot file", err)
+	}
+	if !bytes.Equal(again.Bytes(), data) {
+		return none, fmt.Errorf("%w: a slot file made again from its pages differs", ErrNoSharing)
+	}
+	if err := os.WriteFile(filepath.Join(folder, made), again.Bytes(), 0o600); err != nil {
+		return none, fmt.Errorf("calibrating: %w", err)
+	}
+	if err := c.Erase(ctx, slot); err != nil {
+		return none, noSharing("erasing a slot", err)
+	}
+	if err := c.Restore(ctx, slot, made, len(tokens)); err != nil {
+		return none, noSharing("restoring a slot", err)
+	}
+	return file.Shape, nil
+}
+
+// remake writes a file whose tokens are one page from that page.
+func remake(to *bytes.Buffer, file *slotfile.File) error {
+	n := len(file.Tokens)
+	pages := make([]slotfile.Pages, len(file.Sections))
+	for i := range file.Sections {
+		s := &file.Sections[i]
+		if !s.Complete(n) {
+			return fmt.Errorf("section %d has other cells than 0 to %d", i, n-1)
+		}
+		payload := make([]byte, s.Shape.PageBytes(n))
+		if err := s.ReadPage(payload, 0, n); err != nil {
+			return err
+		}
+		pages[i].Payloads = [][]byte{payload}
+	}
+	return file.Shape.Write(to, file.Tokens, n, pages)
+}
+
+// noSharing tells a refusal of the engine, or of a file, from a call that
+// failed on its way.
+func noSharing(doing string, err error) error {
+	if errors.Is(err, ErrRefused) || errors.Is(err, ErrIneffective) ||
+		errors.Is(err, slotfile.ErrFormat) || errors.Is(err, slotfile.ErrUnsupported) || errors.Is(err, slotfile.ErrPage) {
+		return fmt.Errorf("%w: %s: %w", ErrNoSharing, doing, err)
+	}
+	return fmt.Errorf("calibrating: %s: %w", doing, err)
+}
