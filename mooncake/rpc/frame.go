@@ -14,8 +14,8 @@ const (
 	responseHeaderBytes = 16
 )
 
-// request returns a whole request frame.
-func request(function string, seq uint32, body []byte) []byte {
+// Request returns the frame of a call, for those who compare it with a capture.
+func Request(function string, seq uint32, body []byte) []byte {
 	sum := md5.Sum([]byte(function)) //nolint:gosec // as above
 	frame := make([]byte, requestHeaderBytes, requestHeaderBytes+len(body))
 	frame[0] = magic

@@ -105,7 +105,7 @@ func TestRequestIsFramedAsMooncakesClientDoes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := request("mooncake::WrappedMasterService::ExistKey", 2, body)
+	got := Request("mooncake::WrappedMasterService::ExistKey", 2, body)
 	if want := "1500000002000000095f38891700000000000000" + hex.EncodeToString(body); hex.EncodeToString(got) != want {
 		t.Errorf("got  %x\nwant %s", got, want)
 	}

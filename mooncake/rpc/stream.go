@@ -42,7 +42,7 @@ func (s *stream) call(ctx context.Context, function string, body []byte, timeout
 	timer := time.NewTimer(timeout)
 	defer timer.Stop()
 	select {
-	case s.outgoing <- request(function, seq, body):
+	case s.outgoing <- Request(function, seq, body):
 	case <-s.done:
 		return response{}, s.reason()
 	case <-ctx.Done():

@@ -1,0 +1,103 @@
+package mooncake
+
+import (
+	"iter"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// chunks cuts keys into parts that one call may name.
+func chunks(keys []string) iter.Seq[[]string] { return slices.Chunk(keys, maxKeys) }
+
+// repeat returns n times err: the result of a batch that failed as a whole.
+func repeat(n int, err error) []error {
+	return slices.Repeat([]error{err}, n)
+}
+
+// windowKeys is how many objects a window has at most.
+const windowKeys = 1024
+
+// A window is how many bytes of objects are asked for, or announced, at a time.
+// What is asked for has to be read within the lease, and what is announced to be
+// written before the master gives up on it: after half a minute, by default.
+type window struct{ bytes int }
+
+const (
+	firstWindow = 64 << 20
+	leastWindow = 4 << 20
+	mostWindow  = 1 << 30
+)
+
+// next returns how many of the items are in the next window: one at least.
+func (w *window) next(items []Item) int {
+	if w.bytes == 0 {
+		w.bytes = firstWindow
+	}
+	n, bytes := 0, 0
+	for n < len(items) && n < windowKeys {
+		bytes += len(items[n].Bytes)
+		if n > 0 && bytes > w.bytes {
+			break
+		}
+		n++
+	}
+	return n
+}
+
+// adapt sets the window's size so that at the speed of the last one, which moved
+// bytes in a time, it takes half of limit.
+func (w *window) adapt(bytes int, took, limit time.Duration) {
+	if bytes == 0 || took <= 0 || limit <= 0 {
+		return
+	}
+	speed := float64(bytes) / took.Seconds()
+	w.bytes = int(min(max(speed*limit.Seconds()/2, leastWindow), mostWindow))
+}
+
+// parallel runs do for all jobs: those of different owners at the same time, those
+// of one owner in their order, up to width of them at the same time. It returns
+// when all have been done.
+func parallel[J any](jobs map[string][]J, width int, do func(J)) {
+	var workers sync.WaitGroup
+	for _, queue := range jobs {
+		var next atomic.Int64
+		for range min(width, len(queue)) {
+			workers.Go(func() {
+				for {
+					i := int(next.Add(1)) - 1
+					if i >= len(queue) {
+						return
+					}
+					do(queue[i])
+				}
+			})
+		}
+	}
+	workers.Wait()
+}
+
+// An outage remembers which owners were found unreachable during a call, so that
+// each costs its timeout once.
+type outage struct {
+	mu struct {
+		sync.Mutex
+		errs map[string]error
+	}
+}
+
+func (o *outage) of(endpoint string) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.mu.errs[endpoint]
+}
+
+func (o *outage) set(endpoint string, err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.mu.errs == nil {
+		o.mu.errs = map[string]error{}
+	}
+	o.mu.errs[endpoint] = err
+}

@@ -1,0 +1,2 @@
+// Package mooncake is a client of a Mooncake Store.
+package mooncake

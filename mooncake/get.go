@@ -1,0 +1,189 @@
+package mooncake
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"ollamoon/mooncake/transfer"
+)
+
+// BatchGet reads objects into the items' buffers. The result has one element an
+// item: nil when the buffer holds the whole object, else what failed; the buffer's
+// contents are undefined then. Nothing touches a buffer after the call.
+//
+// An object's bytes are those at its address while its lease held. That does not
+// prove them to be the object's: a master that restarted or a forced remove gives
+// memory to other objects within a lease. The caller checks what it got.
+func (c *Client) BatchGet(ctx context.Context, items []Item) []error {
+	ctx, leave, err := c.enter(ctx)
+	if err != nil {
+		return repeat(len(items), err)
+	}
+	defer leave()
+	g := getting{Client: c}
+	errs := make([]error, len(items))
+	var w window
+	for start := 0; start < len(items); {
+		end := start + w.next(items[start:])
+		begin := time.Now()
+		bytes, lease := g.window(ctx, items[start:end], errs[start:end])
+		w.adapt(bytes, time.Since(begin), lease/2)
+		start = end
+	}
+	for i, err := range errs {
+		if err != nil {
+			errs[i] = fmt.Errorf("getting %q: %w", items[i].Key, err)
+		}
+	}
+	return errs
+}
+
+// getting is one call of BatchGet.
+type getting struct {
+	*Client
+	outage outage
+}
+
+// A read is an object to be read.
+type read struct {
+	item   *Item
+	err    *error
+	object Object
+	asked  time.Time // no later than the lease began
+}
+
+// window reads items whose descriptors it asks for at once. It returns the bytes
+// read and the shortest lease.
+func (g *getting) window(ctx context.Context, items []Item, errs []error) (int, time.Duration) {
+	keys := make([]string, len(items))
+	for i := range items {
+		keys[i] = items[i].Key
+	}
+	asked := time.Now()
+	found, err := ask(ctx, g.master, objects(keys, g.config.Tenant))
+	if err != nil {
+		copy(errs, repeat(len(errs), err))
+		return 0, 0
+	}
+	byOwner := map[string][]*read{}
+	lease := found[0].Lease
+	bytes := 0
+	for i := range items {
+		r := &read{item: &items[i], err: &errs[i], object: found[i], asked: asked}
+		replicas, err := r.readable()
+		if err != nil {
+			*r.err = err
+			continue
+		}
+		owner := replicas[0].Endpoint
+		byOwner[owner] = append(byOwner[owner], r)
+		lease = min(lease, found[i].Lease)
+		bytes += len(items[i].Bytes)
+	}
+	parallel(byOwner, g.config.Connections, func(r *read) {
+		if *r.err = g.fetch(ctx, r); *r.err == nil && r.item.Done != nil {
+			r.item.Done()
+		}
+	})
+	return bytes, lease
+}
+
+// readable returns the replicas to read from, in order, or why there are none.
+func (r *read) readable() ([]Replica, error) {
+	if r.object.Err != nil {
+		return nil, r.object.Err
+	}
+	var replicas []Replica
+	for _, replica := range r.object.Replicas {
+		if replica.Kind != MemoryReplica || !replica.Complete || replica.Protocol != "tcp" {
+			continue
+		}
+		if replica.Size != uint64(len(r.item.Bytes)) {
+			return nil, fmt.Errorf("%w: %d bytes, the buffer has %d", ErrLength, replica.Size, len(r.item.Bytes))
+		}
+		replicas = append(replicas, replica)
+	}
+	if len(replicas) == 0 {
+		return nil, fmt.Errorf("%w: %d of other kinds", ErrNoReplica, len(r.object.Replicas))
+	}
+	return replicas, nil
+}
+
+// fetch reads one object. It asks for its descriptor again, once, when half of the
+// lease has passed before the read, or all of it during the read, or when the
+// owner knows of no memory at that address.
+func (g *getting) fetch(ctx context.Context, r *read) error {
+	renewed := time.Since(r.asked) > r.object.Lease/2
+	if renewed {
+		if err := g.renew(ctx, r); err != nil {
+			return err
+		}
+	}
+	err := g.fromReplicas(ctx, r)
+	stale := errors.Is(err, ErrLeaseExpired) || errors.Is(err, transfer.ErrRejected)
+	if !stale || renewed || ctx.Err() != nil {
+		return err
+	}
+	if err := g.renew(ctx, r); err != nil {
+		return err
+	}
+	return g.fromReplicas(ctx, r)
+}
+
+func (g *getting) renew(ctx context.Context, r *read) error {
+	g.counters.renewed.Add(1)
+	r.asked = time.Now()
+	found, err := ask(ctx, g.master, objects([]string{r.item.Key}, g.config.Tenant))
+	if err != nil {
+		return err
+	}
+	r.object = found[0]
+	return nil
+}
+
+// fromReplicas reads the object from the first of its replicas that can be read.
+func (g *getting) fromReplicas(ctx context.Context, r *read) error {
+	replicas, err := r.readable()
+	if err != nil {
+		return err
+	}
+	for i, replica := range replicas {
+		if i > 0 {
+			g.counters.rerouted.Add(1)
+		}
+		if err = g.fromReplica(ctx, r, replica); err == nil || ctx.Err() != nil {
+			return err
+		}
+	}
+	return err
+}
+
+func (g *getting) fromReplica(ctx context.Context, r *read, replica Replica) error {
+	if err := g.outage.of(replica.Endpoint); err != nil {
+		return err
+	}
+	if err := g.pool.Read(ctx, replica.Endpoint, replica.Address, r.item.Bytes); err != nil {
+		return g.transferError(ctx, &g.outage, replica.Endpoint, err)
+	}
+	if took := time.Since(r.asked); took > r.object.Lease {
+		return fmt.Errorf("%w: %v after it was granted, it is %v", ErrLeaseExpired, took, r.object.Lease)
+	}
+	g.counters.tcp.read(len(r.item.Bytes))
+	return nil
+}
+
+// transferError gives an error of the data plane the sentinel that it means, and
+// remembers an owner that cannot be reached.
+func (c *Client) transferError(ctx context.Context, o *outage, endpoint string, err error) error {
+	switch {
+	case ctx.Err() != nil:
+		return ended(ctx, err)
+	case errors.Is(err, transfer.ErrUnreachable), errors.Is(err, transfer.ErrResolve):
+		err = fmt.Errorf("%w: %w", ErrUnavailable, err)
+		o.set(endpoint, err)
+		return err
+	}
+	return fmt.Errorf("%w: %w", ErrUnavailable, err)
+}
