@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"syscall"
 	"time"
 )
 
@@ -25,6 +26,14 @@ const (
 	// writeChunk is how much is given to the socket between two looks at the
 	// clock.
 	writeChunk = 1 << 20
+	// lowWater is how much of a large read must have come before the reader is
+	// woken. An owner sends 64 KiB at a time: waking for each costs a switch of
+	// threads each.
+	lowWater = 1 << 20
+	// loopbackBuffer is the send buffer towards this host. What fits the
+	// processor's caches is copied faster than what the kernel would choose. It
+	// is not set towards other hosts, where the buffer limits what is in flight.
+	loopbackBuffer = 512 << 10
 	// rejectionWait is how long a broken write waits for the status that says
 	// why.
 	rejectionWait = time.Second
@@ -34,6 +43,7 @@ const (
 // time, and none after an error.
 type conn struct {
 	net.Conn
+	raw    syscall.RawConn // nil when the connection has none
 	target Target
 	stall  time.Duration
 	armed  time.Time // when the deadline was last moved
@@ -44,6 +54,19 @@ type conn struct {
 	fence  [headerBytes]byte
 	small  [statusBytes]byte
 	vector [3][]byte
+}
+
+func newConn(c net.Conn, target Target, stall time.Duration) *conn {
+	n := &conn{Conn: c, target: target, stall: stall}
+	if tcp, ok := c.(*net.TCPConn); ok {
+		if raw, err := tcp.SyscallConn(); err == nil {
+			n.raw = raw
+		}
+		if remote, ok := tcp.RemoteAddr().(*net.TCPAddr); ok && remote.IP.IsLoopback() {
+			_ = tcp.SetWriteBuffer(loopbackBuffer) // only makes writes faster
+		}
+	}
+	return n
 }
 
 // read fills dst from the owner's memory at addr.
@@ -58,8 +81,17 @@ func (c *conn) read(addr uint64, dst []byte) error {
 			return err
 		}
 	}
-	if n, err := c.fill(dst); err != nil {
-		return fmt.Errorf("after %d of %d bytes: %w", n, len(dst), err)
+	n := 0
+	if len(dst) > lowWater {
+		c.setLowWater(lowWater)
+		var err error
+		if n, err = c.fillTo(dst, len(dst)-lowWater); err != nil {
+			return fmt.Errorf("after %d of %d bytes: %w", n, len(dst), err)
+		}
+		c.setLowWater(1)
+	}
+	if m, err := c.fill(dst[n:]); err != nil {
+		return fmt.Errorf("after %d of %d bytes: %w", n+m, len(dst), err)
 	}
 	return nil
 }
@@ -130,12 +162,15 @@ func (c *conn) wasRejected() bool {
 }
 
 // fill reads until dst is full and returns how much came.
-func (c *conn) fill(dst []byte) (int, error) {
+func (c *conn) fill(dst []byte) (int, error) { return c.fillTo(dst, len(dst)) }
+
+// fillTo reads into dst until at least enough has come, and returns how much.
+func (c *conn) fillTo(dst []byte, enough int) (int, error) {
 	n := 0
-	for n < len(dst) {
+	for n < enough {
 		m, err := c.Read(dst[n:])
 		n += m
-		if err != nil && n < len(dst) {
+		if err != nil && n < enough {
 			if errors.Is(err, io.EOF) {
 				err = io.ErrUnexpectedEOF
 			}

@@ -135,7 +135,7 @@ func (p *Pool) connect(ctx context.Context, target Target) (*conn, error) {
 		return nil, fmt.Errorf("%w: %w", ErrUnreachable, err)
 	}
 	p.counters.opened.Add(1)
-	return &conn{Conn: c, target: target, stall: p.options.StallTimeout}, nil
+	return newConn(c, target, p.options.StallTimeout), nil
 }
 
 // sweep closes connections that are idle for long, until the Pool closes.

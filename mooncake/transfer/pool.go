@@ -12,8 +12,9 @@ import (
 // Options are a Pool's limits. A zero field means its default.
 type Options struct {
 	// Connections is how many an owner gets at most, and so how many requests
-	// it serves at a time; others wait. Default 2: an owner serves all of them on
-	// one thread, and a second keeps that busy between two requests of the first.
+	// it serves at a time; others wait. Default 4, as many as the Transfer Engine
+	// opens: an owner serves all of them on one thread, and several keep that
+	// busy while one of them waits for its peer.
 	Connections int
 	// DialTimeout bounds the opening of a connection. Default 5 s.
 	DialTimeout time.Duration
@@ -26,7 +27,7 @@ type Options struct {
 
 func (o Options) withDefaults() Options {
 	if o.Connections <= 0 {
-		o.Connections = 2
+		o.Connections = 4
 	}
 	if o.DialTimeout <= 0 {
 		o.DialTimeout = 5 * time.Second
