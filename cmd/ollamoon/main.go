@@ -36,6 +36,6 @@ func newRootCommand() *cobra.Command {
 		SilenceErrors: true,
 		Args:          cobra.NoArgs,
 	}
-	root.AddCommand(newKeysCommand())
+	root.AddCommand(newKeysCommand(), newReportCommand())
 	return root
 }

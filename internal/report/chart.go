@@ -1,0 +1,177 @@
+package report
+
+import (
+	"math"
+	"strconv"
+)
+
+// A chart is groups of horizontal bars on one scale that begins at 0.
+type chart struct {
+	ID, Title, Quantity string
+	Groups              []barGroup
+}
+
+type barGroup struct {
+	Label string
+	Bars  []bar
+}
+
+// A bar is one figure as a length.
+type bar struct {
+	Label  string
+	Class  string // whose it is, for its colour and pattern
+	Figure figure
+	Share  float64   // of the longest bar
+	Marks  []float64 // shares of single rounds, drawn on the bar
+	Rounds []figure  // those rounds
+
+	value  float64
+	rounds []float64
+}
+
+func number(x float64) string { return strconv.FormatFloat(x, 'f', -1, 64) }
+
+// bar looks up a bar; its share is set when the chart is whole.
+func (v values) bar(class, label, format, expr string) (bar, error) {
+	b := bar{Class: class, Label: label}
+	var err error
+	if b.value, err = v.eval(expr); err != nil {
+		return bar{}, err
+	}
+	b.Figure, err = v.figure(format, expr)
+	return b, err
+}
+
+// withRounds adds the single rounds behind a bar's figure.
+func (v values) withRounds(b bar, format, place string) (bar, error) {
+	at, err := v.lookup(place)
+	if err != nil {
+		return bar{}, err
+	}
+	rounds, _ := at.([]any) // null: none
+	for i := range rounds {
+		expr := place + "." + strconv.Itoa(i)
+		f, err := v.figure(format, expr)
+		if err != nil {
+			return bar{}, err
+		}
+		value, err := v.eval(expr)
+		if err != nil {
+			return bar{}, err
+		}
+		b.Rounds, b.rounds = append(b.Rounds, f), append(b.rounds, value)
+	}
+	return b, nil
+}
+
+// scale sets all shares by the longest bar.
+func (c *chart) scale() {
+	longest := 0.0
+	for _, g := range c.Groups {
+		for _, b := range g.Bars {
+			longest = math.Max(longest, b.value)
+			for _, r := range b.rounds {
+				longest = math.Max(longest, r)
+			}
+		}
+	}
+	share := func(value float64) float64 {
+		if longest == 0 {
+			return 0
+		}
+		return math.Round(value/longest*1e4) / 1e4
+	}
+	for _, g := range c.Groups {
+		for i := range g.Bars {
+			b := &g.Bars[i]
+			b.Share = share(b.value)
+			for _, r := range b.rounds {
+				b.Marks = append(b.Marks, share(r))
+			}
+		}
+	}
+}
+
+// A row says what a bar shows; a chart is made of a list of them.
+type row struct{ group, class, label, expr, rounds string }
+
+func (v values) chart(c chart, format string, rows []row) (*chart, error) {
+	for _, r := range rows {
+		b, err := v.bar(r.class, r.label, format, r.expr)
+		if err == nil && r.rounds != "" {
+			b, err = v.withRounds(b, format, r.rounds)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if n := len(c.Groups); n == 0 || c.Groups[n-1].Label != r.group {
+			c.Groups = append(c.Groups, barGroup{Label: r.group})
+		}
+		last := &c.Groups[len(c.Groups)-1]
+		last.Bars = append(last.Bars, b)
+	}
+	c.scale()
+	return &c, nil
+}
+
+// HasRounds says that single rounds are drawn.
+func (c *chart) HasRounds() bool {
+	for _, g := range c.Groups {
+		for _, b := range g.Bars {
+			if len(b.Rounds) > 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+const (
+	tcpPlane    = "TCP"
+	sharedPlane = "Shared memory"
+)
+
+func (v values) throughput() (*chart, error) {
+	return v.chart(chart{ID: "throughput", Title: "KV transfer throughput", Quantity: "speed"}, "mbs", []row{
+		{"Reload (p50)", "tcp", tcpPlane, "transfer.tcp.reload_mb_s", ""},
+		{"Reload (p50)", "shared", sharedPlane, "transfer.shared_memory.reload_mb_s", ""},
+		{"Publish (median round)", "tcp", tcpPlane, "transfer.tcp.publish_mb_s", "transfer.tcp.publish_rounds_mb_s"},
+		{"Publish (median round)", "shared", sharedPlane, "transfer.shared_memory.publish_mb_s", "transfer.shared_memory.publish_rounds_mb_s"},
+	})
+}
+
+func (v values) latency() (*chart, error) {
+	var rows []row
+	for _, plane := range []struct{ class, label, place string }{
+		{"tcp", tcpPlane, "transfer.tcp.reload_ms."},
+		{"shared", sharedPlane, "transfer.shared_memory.reload_ms."},
+	} {
+		for _, statistic := range []string{"min", "p50", "mean", "max"} {
+			rows = append(rows, row{plane.label, plane.class, statistic, plane.place + statistic, ""})
+		}
+	}
+	return v.chart(chart{ID: "latency", Title: "Prefix reload latency", Quantity: "time"}, "ms", rows)
+}
+
+func (v values) comparison() (*chart, error) {
+	return v.chart(chart{ID: "comparison", Title: "Side by side, in the same run", Quantity: "speed"}, "mbs", []row{
+		{"Reload", "shared", "This client, shared memory", "transfer.shared_memory.reload_mb_s", ""},
+		{"Reload", "tcp", "This client, TCP", "transfer.tcp.reload_mb_s", ""},
+		{"Reload", "peer", "Python client, TCP", "peer.python_client.reload_mb_s", ""},
+		{"Publish", "shared", "This client, shared memory", "transfer.shared_memory.publish_mb_s", ""},
+		{"Publish", "tcp", "This client, TCP", "transfer.tcp.publish_mb_s", ""},
+		{"Publish", "peer", "Python client, TCP", "peer.python_client.publish_mb_s", ""},
+		{"The machine, without a store", "limit", "One loopback TCP stream", "limit.loopback_tcp_mb_s", ""},
+		{"The machine, without a store", "limit", "memcpy, one thread", "limit.memcpy_mb_s", ""},
+	})
+}
+
+func (v values) seals() (*chart, error) {
+	return v.chart(chart{ID: "seals", Title: "The seal, beside memcpy", Quantity: "speed"}, "mbs", []row{
+		{"One thread", "seal", "Checksum (XXH3-128)", "limit.checksum_mb_s", ""},
+		{"One thread", "seal", "MAC (keyed BLAKE3)", "limit.mac_mb_s", ""},
+		{"One thread", "limit", "memcpy", "limit.memcpy_mb_s", ""},
+		{"What it must keep up with", "tcp", "Reload over TCP", "transfer.tcp.reload_mb_s", ""},
+		{"What it must keep up with", "shared", "Reload by shared memory", "transfer.shared_memory.reload_mb_s", ""},
+	})
+}

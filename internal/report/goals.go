@@ -1,0 +1,81 @@
+package report
+
+import "math"
+
+// A goal is a speed or a size that the project means to reach, beside what this
+// run did.
+type goal struct {
+	Group  string // what it is held against
+	Name   string
+	Expr   string // what is held against the bound
+	Format string
+	Bound  float64
+	AtMost bool   // otherwise at least
+	Target string // the bound in words
+	Why    string // what sets the limit, shown where the goal is missed
+
+	Figure  figure
+	Share   figure // of the bound that was reached or used
+	Verdict string // "met", "missed" or "not measured"
+}
+
+const (
+	overPython = " / peer.python_client."
+	ofLoopback = " / limit.loopback_tcp_mb_s"
+
+	ownerThread = "The segment's owner serves all connections from one thread, in pieces of 64 KiB; the raw stream has no store behind it."
+	ownerCopy   = "The owner copies each page between its segment and the shared memory, so copying memory bounds this plane."
+)
+
+// goals judges the run.
+func (v values) goals() ([]goal, error) {
+	const tcp, shared, reload, publish = "transfer.tcp.", "transfer.shared_memory.", "reload_mb_s", "publish_mb_s"
+	const python, stream, memory = "Against the Python client over TCP", "Of one loopback TCP stream", "Memory held beyond the caller’s buffers"
+	all := []goal{
+		{Group: python, Name: "Reload over TCP", Expr: tcp + reload + overPython + reload, Format: "ratio", Bound: 1.3, Target: "at least 1.3×"},
+		{Group: python, Name: "Publish over TCP", Expr: tcp + publish + overPython + publish, Format: "ratio", Bound: 1.5, Target: "at least 1.5×"},
+		{Group: python, Name: "Reload by shared memory", Expr: shared + reload + overPython + reload, Format: "ratio", Bound: 3, Target: "at least 3×", Why: ownerCopy},
+		{Group: python, Name: "Publish by shared memory", Expr: shared + publish + overPython + publish, Format: "ratio", Bound: 3, Target: "at least 3×", Why: ownerCopy},
+		{Group: stream, Name: "Reload over TCP", Expr: tcp + reload + ofLoopback, Format: "percent", Bound: 0.8, Target: "at least 80 %", Why: ownerThread},
+		{Group: stream, Name: "Publish over TCP", Expr: tcp + publish + ofLoopback, Format: "percent", Bound: 0.8, Target: "at least 80 %", Why: ownerThread},
+		{Group: memory, Name: "Over TCP", Expr: tcp + "held_bytes", Format: "held", Bound: 64 << 20, AtMost: true, Target: "under 64 MiB"},
+		{Group: memory, Name: "By shared memory", Expr: shared + "held_bytes", Format: "held", Bound: 64 << 20, AtMost: true, Target: "under 64 MiB"},
+	}
+	for i := range all {
+		if err := v.judge(&all[i]); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+func (v values) judge(g *goal) error {
+	value, err := v.eval(g.Expr)
+	if err != nil {
+		return err
+	}
+	if g.Figure, err = v.figure(g.Format, g.Expr); err != nil {
+		return err
+	}
+	g.Share = shown(g.Expr+" / "+number(g.Bound), value/g.Bound, 0.01, 1, "%")
+	switch {
+	case math.IsNaN(value) || value == 0:
+		g.Figure, g.Verdict = unknown(g.Expr), "not measured"
+	case g.AtMost && value < g.Bound, !g.AtMost && value >= g.Bound:
+		g.Verdict = "met"
+	default:
+		g.Verdict = "missed"
+	}
+	return nil
+}
+
+// count returns how many goals have a verdict.
+func count(goals []goal, verdict string) int {
+	n := 0
+	for _, g := range goals {
+		if g.Verdict == verdict {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,115 @@
+package report
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+
+	"ollamoon/internal/results"
+)
+
+// A view is what the templates are given.
+type view struct {
+	*results.File
+	Cells []cell
+
+	Throughput, Latency, Comparison, Seals *chart
+
+	Goals                 []goal
+	Met, Missed, Unjudged int
+
+	// Verified names the flags that have to hold for the run to count, as one
+	// product; Unverified is those that do not, in words.
+	Verified   string
+	Unverified []string
+
+	Clients  []client
+	Versions []string // parts, in order
+}
+
+// A cell is a page of request B in the diagram.
+type cell struct {
+	Index   int
+	Outcome figure
+	Hit     bool
+}
+
+// A client is a row of the comparison's table.
+type client struct {
+	Name, Place string // Place is where its Measurement is
+	Reloaded    bool
+}
+
+// PagesComputed is how many pages of request B were not in the store.
+func (m *view) PagesComputed() int { return m.Realistic.Pages - m.Realistic.PagesHit }
+
+func newView(f *results.File, v values) (*view, error) {
+	m := &view{File: f, Versions: slices.Sorted(maps.Keys(f.Versions))}
+	for i, outcome := range f.Realistic.PageOutcomes {
+		shown, err := v.word("realistic.page_outcomes." + strconv.Itoa(i))
+		if err != nil {
+			return nil, err
+		}
+		m.Cells = append(m.Cells, cell{Index: i, Outcome: shown, Hit: outcome == "hit"})
+	}
+	for _, c := range []struct {
+		into  **chart
+		build func() (*chart, error)
+	}{
+		{&m.Throughput, v.throughput},
+		{&m.Latency, v.latency},
+		{&m.Comparison, v.comparison},
+		{&m.Seals, v.seals},
+	} {
+		var err error
+		if *c.into, err = c.build(); err != nil {
+			return nil, err
+		}
+	}
+	var err error
+	if m.Goals, err = v.goals(); err != nil {
+		return nil, err
+	}
+	m.Met, m.Missed, m.Unjudged = count(m.Goals, "met"), count(m.Goals, "missed"), count(m.Goals, "not measured")
+	m.addClients()
+	m.addVerified()
+	return m, nil
+}
+
+func (m *view) addClients() {
+	for _, c := range []struct {
+		name, place string
+		results.Measurement
+	}{
+		{"This client, TCP", "transfer.tcp", m.Transfer.TCP},
+		{"This client, shared memory", "transfer.shared_memory", m.Transfer.SharedMemory},
+		{"Python client, TCP", "peer.python_client", m.Peer.PythonClient},
+	} {
+		m.Clients = append(m.Clients, client{c.name, c.place, c.Iterations > 0})
+	}
+}
+
+// addVerified gathers the flags of both layouts and of every plane of ours that
+// reloaded.
+func (m *view) addVerified() {
+	for _, part := range []struct {
+		place, words   string
+		counts, passed bool
+	}{
+		{"realistic.verified", "the realistic layout", true, m.Realistic.Verified},
+		{"tiny.verified", "the tiny layout", true, m.Tiny.Verified},
+		{"transfer.tcp.verified", "reloads over TCP", m.Clients[0].Reloaded, m.Transfer.TCP.Verified},
+		{"transfer.shared_memory.verified", "reloads by shared memory", m.Clients[1].Reloaded, m.Transfer.SharedMemory.Verified},
+	} {
+		if !part.counts {
+			continue
+		}
+		if m.Verified != "" {
+			m.Verified += " * "
+		}
+		m.Verified += part.place
+		if !part.passed {
+			m.Unverified = append(m.Unverified, part.words)
+		}
+	}
+}
