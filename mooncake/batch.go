@@ -77,27 +77,3 @@ func parallel[J any](jobs map[string][]J, width int, do func(J)) {
 	}
 	workers.Wait()
 }
-
-// An outage remembers which owners were found unreachable during a call, so that
-// each costs its timeout once.
-type outage struct {
-	mu struct {
-		sync.Mutex
-		errs map[string]error
-	}
-}
-
-func (o *outage) of(endpoint string) error {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.mu.errs[endpoint]
-}
-
-func (o *outage) set(endpoint string, err error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.mu.errs == nil {
-		o.mu.errs = map[string]error{}
-	}
-	o.mu.errs[endpoint] = err
-}

@@ -182,6 +182,36 @@ func (c *Client) BatchRemove(ctx context.Context, keys []string, force bool) []e
 	return errs
 }
 
+// Warm connects to the owners of the keys' objects, so that the first read does
+// not wait for that. Owners that cannot be reached are an error, which may be
+// ignored.
+func (c *Client) Warm(ctx context.Context, keys []string) error {
+	ctx, leave, err := c.enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	known, err := c.BatchQuery(ctx, keys)
+	if err != nil {
+		return err
+	}
+	owners := map[string][]string{}
+	for _, o := range known {
+		for _, r := range o.Replicas {
+			if r.Kind == MemoryReplica {
+				owners[r.Endpoint] = []string{r.Endpoint}
+			}
+		}
+	}
+	var out outage
+	parallel(owners, 1, func(endpoint string) {
+		if err := c.pool.Warm(ctx, endpoint); err != nil {
+			_ = out.note(ctx, endpoint, err)
+		}
+	})
+	return out.any()
+}
+
 // Health asks the master whether it serves. It does not ask the owners.
 func (c *Client) Health(ctx context.Context) error {
 	ctx, leave, err := c.enter(ctx)

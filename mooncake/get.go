@@ -165,25 +165,11 @@ func (g *getting) fromReplica(ctx context.Context, r *read, replica Replica) err
 		return err
 	}
 	if err := g.pool.Read(ctx, replica.Endpoint, replica.Address, r.item.Bytes); err != nil {
-		return g.transferError(ctx, &g.outage, replica.Endpoint, err)
+		return g.outage.note(ctx, replica.Endpoint, err)
 	}
 	if took := time.Since(r.asked); took > r.object.Lease {
 		return fmt.Errorf("%w: %v after it was granted, it is %v", ErrLeaseExpired, took, r.object.Lease)
 	}
 	g.counters.tcp.read(len(r.item.Bytes))
 	return nil
-}
-
-// transferError gives an error of the data plane the sentinel that it means, and
-// remembers an owner that cannot be reached.
-func (c *Client) transferError(ctx context.Context, o *outage, endpoint string, err error) error {
-	switch {
-	case ctx.Err() != nil:
-		return ended(ctx, err)
-	case errors.Is(err, transfer.ErrUnreachable), errors.Is(err, transfer.ErrResolve):
-		err = fmt.Errorf("%w: %w", ErrUnavailable, err)
-		o.set(endpoint, err)
-		return err
-	}
-	return fmt.Errorf("%w: %w", ErrUnavailable, err)
 }

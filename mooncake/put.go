@@ -137,7 +137,7 @@ func (p *putting) write(ctx context.Context, w write) {
 			p.counters.tcp.wrote(len(w.object.bytes))
 			return
 		}
-		err = p.transferError(ctx, &p.outage, w.replica.Endpoint, err)
+		err = p.outage.note(ctx, w.replica.Endpoint, err)
 	}
 	w.object.failed.CompareAndSwap(nil, &err)
 }
