@@ -28,15 +28,22 @@ const (
 	// DefaultSegmentBytes is the memory of an owner when Config has none.
 	DefaultSegmentBytes = 64 << 20
 	// attempts bounds how often a program that ended at once is started.
-	attempts = 4
+	attempts = 3
 	// stopGrace is what a program gets to end by itself.
 	stopGrace = 5 * time.Second
+	// ownerTimeout bounds one attempt of an owner. Its memory's name is random: the
+	// name of one that the master has not yet found dead would never appear.
+	ownerTimeout = 30 * time.Second
 	// probeInterval is the time between two looks at whether a program is ready.
 	probeInterval = 50 * time.Millisecond
 )
 
-// ErrClosed: the cluster has been closed.
-var ErrClosed = errors.New("cluster: closed")
+var (
+	// ErrClosed: the cluster has been closed.
+	ErrClosed = errors.New("cluster: closed")
+	// ErrRunning: what is to start has not been stopped.
+	ErrRunning = errors.New("cluster: running already")
+)
 
 // Config says what to run. Zero values are Mooncake's own defaults unless a
 // field says otherwise.
@@ -128,10 +135,15 @@ func start(ctx context.Context, config Config, loopback bool) (*Cluster, error) 
 			return c, nil
 		}
 		c.Close()
-		if attempt == attempts || ctx.Err() != nil || !errors.Is(err, supervise.ErrExited) {
+		if attempt == attempts || ctx.Err() != nil || !worthAgain(err) {
 			return nil, fmt.Errorf("starting Mooncake: %w", err)
 		}
 	}
+}
+
+// worthAgain: the next attempt, on other ports, may do better.
+func worthAgain(err error) bool {
+	return errors.Is(err, supervise.ErrExited) || errors.Is(err, errNotMounted)
 }
 
 func (c *Cluster) startAll(ctx context.Context) error {
@@ -189,8 +201,8 @@ func (c *Cluster) Close() {
 		return
 	}
 	for _, o := range owners {
-		if o.process != nil {
-			o.process.Stop(stopGrace)
+		if p := c.detach(o); p != nil {
+			p.Stop(stopGrace)
 		}
 	}
 	if master != nil {
@@ -202,6 +214,15 @@ func (c *Cluster) Close() {
 	for _, f := range c.logs {
 		_ = f.Close() // what was logged is for people
 	}
+}
+
+// detach takes an owner's process from it, nil when it has none.
+func (c *Cluster) detach(o *owner) *supervise.Process {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p := o.process
+	o.process = nil
+	return p
 }
 
 // Master returns host:port of the master's RPC port.

@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -25,7 +24,9 @@ func (c *Cluster) runMaster(ctx context.Context) (*supervise.Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := p.Ready(ctx, probeInterval, c.masterServes); err != nil {
+	if err := p.Ready(ctx, probeInterval, func(ctx context.Context) error {
+		return c.masterServes(ctx, p)
+	}); err != nil {
 		p.Kill()
 		return nil, fmt.Errorf("waiting for mooncake_master: %w", err)
 	}
@@ -112,7 +113,7 @@ func (c *Cluster) StartMaster(ctx context.Context) error {
 		return ErrClosed
 	}
 	if running {
-		return errors.New("cluster: the master runs already")
+		return fmt.Errorf("starting the master: %w", ErrRunning)
 	}
 	master, err := c.retryMaster(ctx)
 	if err != nil {
@@ -127,7 +128,7 @@ func (c *Cluster) StartMaster(ctx context.Context) error {
 			continue
 		}
 		if err := o.process.Ready(ctx, probeInterval, func(ctx context.Context) error {
-			return c.mounted(ctx, o)
+			return c.mounted(ctx, o.process, o)
 		}); err != nil {
 			return fmt.Errorf("waiting for mooncake_client to mount again: %w", err)
 		}
@@ -140,7 +141,7 @@ func (c *Cluster) StartMaster(ctx context.Context) error {
 func (c *Cluster) retryMaster(ctx context.Context) (*supervise.Process, error) {
 	for attempt := 1; ; attempt++ {
 		master, err := c.runMaster(ctx)
-		if err == nil || attempt == attempts || !errors.Is(err, supervise.ErrExited) {
+		if err == nil || attempt == attempts || !worthAgain(err) {
 			return master, err
 		}
 		timer := time.NewTimer(time.Duration(attempt) * 250 * time.Millisecond)

@@ -28,8 +28,8 @@ func (c *Cluster) runMetadata(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := c.metadata.Ready(ctx, probeInterval, func(ctx context.Context) error {
-		return connects(ctx, c.ports.metadata)
+	if err := c.metadata.Ready(ctx, probeInterval, func(context.Context) error {
+		return listens(c.metadata, c.ports.metadata)
 	}); err != nil {
 		return fmt.Errorf("waiting for the metadata server: %w", err)
 	}

@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -36,7 +35,9 @@ func (c *Cluster) runOwner(ctx context.Context, o *owner) error {
 	if err != nil {
 		return err
 	}
-	err = p.Ready(ctx, probeInterval, func(ctx context.Context) error {
+	attempt, cancel := context.WithTimeout(ctx, ownerTimeout)
+	defer cancel()
+	err = p.Ready(attempt, probeInterval, func(ctx context.Context) error {
 		segments, err := c.Segments(ctx)
 		if err != nil {
 			return err
@@ -46,7 +47,7 @@ func (c *Cluster) runOwner(ctx context.Context, o *owner) error {
 			return errNotMounted
 		}
 		o.segment = segments[i]
-		return c.mounted(ctx, o)
+		return c.mounted(ctx, p, o)
 	})
 	if err != nil {
 		p.Kill()
@@ -82,24 +83,16 @@ func (c *Cluster) OwnerPID() int {
 }
 
 // KillOwner ends the first owner with SIGKILL. Its objects are gone, and the
-// master does not know before Config.ClientTTL.
-func (c *Cluster) KillOwner() { c.endOwner((*supervise.Process).Kill) }
-
-// StopOwner ends the first owner with SIGTERM, on which it unmounts its memory.
-func (c *Cluster) StopOwner() {
-	c.endOwner(func(p *supervise.Process) { p.Stop(stopGrace) })
-}
-
-func (c *Cluster) endOwner(end func(*supervise.Process)) {
+// master does not know before Config.ClientTTL. (SIGTERM does the same: on it too
+// mooncake_client ends without unmounting its memory.)
+func (c *Cluster) KillOwner() {
 	c.lifecycle.Lock()
 	defer c.lifecycle.Unlock()
 	c.mu.Lock()
 	o := c.mu.owners[0]
-	p := o.process
-	o.process = nil
 	c.mu.Unlock()
-	if p != nil {
-		end(p)
+	if p := c.detach(o); p != nil {
+		p.Kill()
 	}
 }
 
@@ -115,11 +108,11 @@ func (c *Cluster) StartOwner(ctx context.Context) error {
 		return ErrClosed
 	}
 	if o.process != nil {
-		return errors.New("cluster: the owner runs already")
+		return fmt.Errorf("starting the owner: %w", ErrRunning)
 	}
 	for attempt := 1; ; attempt++ {
 		err := c.runOwner(ctx, o)
-		if err == nil || attempt == attempts || !errors.Is(err, supervise.ErrExited) {
+		if err == nil || attempt == attempts || ctx.Err() != nil || !worthAgain(err) {
 			return err
 		}
 	}

@@ -7,19 +7,22 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"slices"
 	"time"
+
+	"ollamoon/internal/supervise"
 )
 
 // probeTimeout bounds one question to a program.
 const probeTimeout = 2 * time.Second
 
 var (
-	errNotMounted = errors.New("cluster: the owner has not mounted its segment")
-	errStatus     = errors.New("cluster: HTTP status")
+	errNotMounted   = errors.New("cluster: the owner has not mounted its segment")
+	errNotListening = errors.New("cluster: not listening on port")
+	errStatus       = errors.New("cluster: HTTP status")
 )
 
 // Segments returns the names of the segments that the master has, those of owners
@@ -43,21 +46,22 @@ func (c *Cluster) Metrics(ctx context.Context) ([]byte, error) {
 	return get(ctx, fmt.Sprintf("http://%s/metrics", local(c.ports.metrics)))
 }
 
-// masterServes returns nil when the master's ports answer.
-func (c *Cluster) masterServes(ctx context.Context) error {
-	if _, err := get(ctx, fmt.Sprintf("http://%s/health", local(c.ports.metrics))); err != nil {
+// masterServes returns nil when a master listens on its ports and says that it is
+// well.
+func (c *Cluster) masterServes(ctx context.Context, p *supervise.Process) error {
+	want := []int{c.ports.rpc, c.ports.metrics}
+	if c.config.Metadata == MetadataHTTP {
+		want = append(want, c.ports.metadata)
+	}
+	if err := listens(p, want...); err != nil {
 		return err
 	}
-	if c.config.Metadata == MetadataHTTP {
-		if err := connects(ctx, c.ports.metadata); err != nil {
-			return err
-		}
-	}
-	return connects(ctx, c.ports.rpc)
+	_, err := get(ctx, fmt.Sprintf("http://%s/health", local(c.ports.metrics)))
+	return err
 }
 
-// mounted returns nil when an owner's memory can be used.
-func (c *Cluster) mounted(ctx context.Context, o *owner) error {
+// mounted returns nil when the memory of an owner with a process can be used.
+func (c *Cluster) mounted(ctx context.Context, p *supervise.Process, o *owner) error {
 	segments, err := c.Segments(ctx)
 	if err != nil {
 		return err
@@ -70,17 +74,22 @@ func (c *Cluster) mounted(ctx context.Context, o *owner) error {
 			return err
 		}
 	}
-	return connects(ctx, o.port)
+	return listens(p, o.port)
 }
 
-// connects returns nil when something on loopback accepts connections at a port.
-func connects(ctx context.Context, port int) error {
-	dialer := net.Dialer{Timeout: probeTimeout}
-	conn, err := dialer.DialContext(ctx, "tcp4", local(port))
+// listens returns nil when a process itself listens on all these ports: another
+// one may have taken them in between.
+func listens(p *supervise.Process, ports ...int) error {
+	addresses, err := p.Listeners()
 	if err != nil {
 		return err
 	}
-	return conn.Close()
+	for _, port := range ports {
+		if !slices.ContainsFunc(addresses, func(a netip.AddrPort) bool { return int(a.Port()) == port }) {
+			return fmt.Errorf("%w %d", errNotListening, port)
+		}
+	}
+	return nil
 }
 
 // get returns the body of a page on loopback.

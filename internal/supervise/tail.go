@@ -9,7 +9,8 @@ import (
 type tail struct {
 	mu struct {
 		sync.Mutex
-		bytes []byte // at most twice tailBytes
+		bytes   []byte // at most twice tailBytes
+		dropped bool   // something came before
 	}
 }
 
@@ -20,10 +21,12 @@ func (t *tail) Write(b []byte) (int, error) {
 	n := len(b)
 	if n > tailBytes {
 		b = b[n-tailBytes:]
+		t.mu.dropped = true
 	}
 	t.mu.bytes = append(t.mu.bytes, b...)
 	if extra := len(t.mu.bytes) - tailBytes; extra > tailBytes {
 		t.mu.bytes = append(t.mu.bytes[:0], t.mu.bytes[extra:]...)
+		t.mu.dropped = true
 	}
 	return n, nil
 }
@@ -33,9 +36,11 @@ func (t *tail) Write(b []byte) (int, error) {
 func (t *tail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	kept := t.mu.bytes
+	kept, dropped := t.mu.bytes, t.mu.dropped
 	if extra := len(kept) - tailBytes; extra > 0 {
-		kept = kept[extra:]
+		kept, dropped = kept[extra:], true
+	}
+	if dropped {
 		if i := bytes.IndexByte(kept, '\n'); i >= 0 {
 			kept = kept[i+1:]
 		}
