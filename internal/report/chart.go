@@ -7,8 +7,8 @@ import (
 
 // A chart is groups of horizontal bars on one scale that begins at 0.
 type chart struct {
-	ID, Title, Quantity string
-	Groups              []barGroup
+	ID, Title string
+	Groups    []barGroup
 }
 
 type barGroup struct {
@@ -132,7 +132,7 @@ const (
 )
 
 func (v values) throughput() (*chart, error) {
-	return v.chart(chart{ID: "throughput", Title: "KV transfer throughput", Quantity: "speed"}, "mbs", []row{
+	return v.chart(chart{ID: "throughput", Title: "KV transfer throughput"}, "mbs", []row{
 		{"Reload (p50)", "tcp", tcpPlane, "transfer.tcp.reload_mb_s", ""},
 		{"Reload (p50)", "shared", sharedPlane, "transfer.shared_memory.reload_mb_s", ""},
 		{"Publish (median round)", "tcp", tcpPlane, "transfer.tcp.publish_mb_s", "transfer.tcp.publish_rounds_mb_s"},
@@ -150,24 +150,24 @@ func (v values) latency() (*chart, error) {
 			rows = append(rows, row{plane.label, plane.class, statistic, plane.place + statistic, ""})
 		}
 	}
-	return v.chart(chart{ID: "latency", Title: "Prefix reload latency", Quantity: "time"}, "ms", rows)
+	return v.chart(chart{ID: "latency", Title: "Prefix reload latency"}, "ms", rows)
 }
 
 func (v values) comparison() (*chart, error) {
-	return v.chart(chart{ID: "comparison", Title: "Side by side, in the same run", Quantity: "speed"}, "mbs", []row{
+	return v.chart(chart{ID: "comparison", Title: "Side by side, in the same run"}, "mbs", []row{
 		{"Reload", "shared", "This client, shared memory", "transfer.shared_memory.reload_mb_s", ""},
 		{"Reload", "tcp", "This client, TCP", "transfer.tcp.reload_mb_s", ""},
 		{"Reload", "peer", "Python client, TCP", "peer.python_client.reload_mb_s", ""},
-		{"Publish", "shared", "This client, shared memory", "transfer.shared_memory.publish_mb_s", ""},
-		{"Publish", "tcp", "This client, TCP", "transfer.tcp.publish_mb_s", ""},
-		{"Publish", "peer", "Python client, TCP", "peer.python_client.publish_mb_s", ""},
+		{"Publish", "shared", "This client, shared memory", "transfer.shared_memory.publish_mb_s", "transfer.shared_memory.publish_rounds_mb_s"},
+		{"Publish", "tcp", "This client, TCP", "transfer.tcp.publish_mb_s", "transfer.tcp.publish_rounds_mb_s"},
+		{"Publish", "peer", "Python client, TCP", "peer.python_client.publish_mb_s", "peer.python_client.publish_rounds_mb_s"},
 		{"The machine, without a store", "limit", "One loopback TCP stream", "limit.loopback_tcp_mb_s", ""},
 		{"The machine, without a store", "limit", "memcpy, one thread", "limit.memcpy_mb_s", ""},
 	})
 }
 
 func (v values) seals() (*chart, error) {
-	return v.chart(chart{ID: "seals", Title: "The seal, beside memcpy", Quantity: "speed"}, "mbs", []row{
+	return v.chart(chart{ID: "seals", Title: "The seal, beside memcpy"}, "mbs", []row{
 		{"One thread", "seal", "Checksum (XXH3-128)", "limit.checksum_mb_s", ""},
 		{"One thread", "seal", "MAC (keyed BLAKE3)", "limit.mac_mb_s", ""},
 		{"One thread", "limit", "memcpy", "limit.memcpy_mb_s", ""},

@@ -152,7 +152,7 @@ var formats = map[string]func(expr string, value float64) figure{
 		return shown(expr, value, 1e3, decimals(value/1e3), "GB/s")
 	},
 	"size": size,
-	// held is a size of which 0 says that it is not known.
+	// held is a size of which 0 says that it was not measured.
 	"held": func(expr string, value float64) figure {
 		if value == 0 {
 			return unknown(expr)

@@ -23,7 +23,7 @@ const (
 	overPython = " / peer.python_client."
 	ofLoopback = " / limit.loopback_tcp_mb_s"
 
-	ownerThread = "The segment's owner serves all connections from one thread, in pieces of 64 KiB; the raw stream has no store behind it."
+	ownerThread = "The segment’s owner serves all connections from one thread, in pieces of 64 KiB; the raw stream has no store behind it."
 	ownerCopy   = "The owner copies each page between its segment and the shared memory, so copying memory bounds this plane."
 )
 

@@ -51,6 +51,7 @@ func (v values) functions() template.FuncMap {
 			return min(n, limit)
 		},
 	}
+	all["form"] = func(format string, parts ...string) (figure, error) { return v.figure(format, strings.Join(parts, "")) }
 	for name := range formats {
 		all[name] = func(parts ...string) (figure, error) { return v.figure(name, strings.Join(parts, "")) }
 	}

@@ -24,6 +24,7 @@ type view struct {
 	Unverified []string
 
 	Clients  []client
+	Measures []measure
 	Versions []string // parts, in order
 }
 
@@ -44,7 +45,7 @@ type client struct {
 func (m *view) PagesComputed() int { return m.Realistic.Pages - m.Realistic.PagesHit }
 
 func newView(f *results.File, v values) (*view, error) {
-	m := &view{File: f, Versions: slices.Sorted(maps.Keys(f.Versions))}
+	m := &view{File: f, Measures: measures, Versions: slices.Sorted(maps.Keys(f.Versions))}
 	for i, outcome := range f.Realistic.PageOutcomes {
 		shown, err := v.word("realistic.page_outcomes." + strconv.Itoa(i))
 		if err != nil {
@@ -74,6 +75,24 @@ func newView(f *results.File, v values) (*view, error) {
 	m.addClients()
 	m.addVerified()
 	return m, nil
+}
+
+// A measure is a row of the table of all figures of each client.
+type measure struct{ Label, Format, Field string }
+
+var measures = []measure{
+	{"Published a round", "held", ".publish_bytes"},
+	{"Publish time, median round", "ms", ".publish_ms"},
+	{"Publish speed, median round", "mbs", ".publish_mb_s"},
+	{"Reloaded each time", "held", ".reload_bytes"},
+	{"Timed reloads", "count", ".iterations"},
+	{"Reload time, min", "ms", ".reload_ms.min"},
+	{"Reload time, p50", "ms", ".reload_ms.p50"},
+	{"Reload time, mean", "ms", ".reload_ms.mean"},
+	{"Reload time, max", "ms", ".reload_ms.max"},
+	{"Reload speed, p50", "mbs", ".reload_mb_s"},
+	{"Carried by the loopback interface", "size", ".loopback_bytes"},
+	{"Memory held", "held", ".held_bytes"},
 }
 
 func (m *view) addClients() {
