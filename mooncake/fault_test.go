@@ -90,12 +90,17 @@ func TestCancelledAtAnyTime(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(rand.Int64N(int64(6*time.Millisecond))))
 				first := c.BatchPut(ctx, put)
 				cancel()
-				for j, err := range c.BatchPut(within(t), put) {
+				second := blanks(put) // of other bytes, to tell the two apart
+				for j := range second {
+					second[j].Bytes = random(len(put[j].Bytes))
+				}
+				for j, err := range c.BatchPut(within(t), second) {
 					switch {
-					case first[j] == nil && errors.Is(err, ErrExists):
-						stored++
-					case first[j] != nil && (err == nil || errors.Is(err, ErrExists)):
+					case err == nil && first[j] != nil:
 						cancelled++
+						put[j] = second[j]
+					case errors.Is(err, ErrExists):
+						stored++
 					default:
 						t.Fatalf("round %d, object %d: %v, then %v", i, j, first[j], err)
 					}
