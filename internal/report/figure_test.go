@@ -100,7 +100,7 @@ func TestGoals(t *testing.T) {
 		v := values{map[string]any{
 			"transfer": map[string]any{"tcp": measurement(tcp, held), "shared_memory": measurement(shared, held)},
 			"peer":     map[string]any{"python_client": measurement(python, 0)},
-			"limit":    map[string]any{"loopback_tcp_mb_s": loopback},
+			"limit":    map[string]any{"loopback_tcp_mb_s": loopback, "memcpy_mb_s": 1000.0},
 		}}
 		goals, err := v.goals()
 		if err != nil {

@@ -450,3 +450,23 @@ func TestRenderReportsTheWriter(t *testing.T) {
 		t.Errorf("Render into a failing writer: %v", err)
 	}
 }
+
+// Figures whose bytes took another way than their name says are called out.
+func TestMisnamedPlane(t *testing.T) {
+	payload := func(m results.Measurement) int64 { return m.ReloadBytes * int64(m.Iterations) }
+	for name, spoil := range map[string]func(*results.File){
+		"This client, shared memory": func(f *results.File) { f.Transfer.SharedMemory.LoopbackBytes = payload(f.Transfer.SharedMemory) },
+		"This client, TCP":           func(f *results.File) { f.Transfer.TCP.LoopbackBytes = 1000 },
+		"Python client, TCP":         func(f *results.File) { f.Peer.PythonClient.LoopbackBytes = 1000 },
+	} {
+		f := example(t)
+		const notice = ": the name does not hold."
+		if page := render(t, f); strings.Contains(page, notice) {
+			t.Error("the example is called out")
+		}
+		spoil(f)
+		if page := render(t, f); !strings.Contains(page, name+notice) || strings.Count(page, notice) != 1 {
+			t.Errorf("%s is not called out, or others are", name)
+		}
+	}
+}
