@@ -22,11 +22,13 @@ type bar struct {
 	Class  string // whose it is, for its colour and pattern
 	Figure figure
 	Share  float64   // of the longest bar
+	Broken bool      // longer than the scale, and cut
 	Marks  []float64 // shares of single rounds, drawn on the bar
 	Rounds []figure  // those rounds
 
-	value  float64
-	rounds []float64
+	value    float64
+	rounds   []float64
+	mayBreak bool
 }
 
 func number(x float64) string { return strconv.FormatFloat(x, 'f', -1, 64) }
@@ -64,12 +66,14 @@ func (v values) withRounds(b bar, format, place string) (bar, error) {
 	return b, nil
 }
 
-// scale sets all shares by the longest bar.
+// scale sets all shares by the longest bar of those that may not break.
 func (c *chart) scale() {
 	longest := 0.0
 	for _, g := range c.Groups {
 		for _, b := range g.Bars {
-			longest = math.Max(longest, b.value)
+			if !b.mayBreak {
+				longest = math.Max(longest, b.value)
+			}
 			for _, r := range b.rounds {
 				longest = math.Max(longest, r)
 			}
@@ -85,6 +89,9 @@ func (c *chart) scale() {
 		for i := range g.Bars {
 			b := &g.Bars[i]
 			b.Share = share(b.value)
+			if b.Share > 1 {
+				b.Share, b.Broken = 1, true
+			}
 			for _, r := range b.rounds {
 				b.Marks = append(b.Marks, share(r))
 			}
@@ -93,7 +100,11 @@ func (c *chart) scale() {
 }
 
 // A row says what a bar shows; a chart is made of a list of them.
-type row struct{ group, class, label, expr, rounds string }
+type row struct {
+	group, class, label, expr string
+	rounds                    string // place of the single rounds, if any
+	mayBreak                  bool   // a bar that does not stretch the scale
+}
 
 func (v values) chart(c chart, format string, rows []row) (*chart, error) {
 	for _, r := range rows {
@@ -104,6 +115,7 @@ func (v values) chart(c chart, format string, rows []row) (*chart, error) {
 		if err != nil {
 			return nil, err
 		}
+		b.mayBreak = r.mayBreak
 		if n := len(c.Groups); n == 0 || c.Groups[n-1].Label != r.group {
 			c.Groups = append(c.Groups, barGroup{Label: r.group})
 		}
@@ -112,6 +124,18 @@ func (v values) chart(c chart, format string, rows []row) (*chart, error) {
 	}
 	c.scale()
 	return &c, nil
+}
+
+// Breaks says that a bar is cut.
+func (c *chart) Breaks() bool {
+	for _, g := range c.Groups {
+		for _, b := range g.Bars {
+			if b.Broken {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // HasRounds says that single rounds are drawn.
@@ -133,10 +157,10 @@ const (
 
 func (v values) throughput() (*chart, error) {
 	return v.chart(chart{ID: "throughput", Title: "KV transfer throughput"}, "mbs", []row{
-		{"Reload (p50)", "tcp", tcpPlane, "transfer.tcp.reload_mb_s", ""},
-		{"Reload (p50)", "shared", sharedPlane, "transfer.shared_memory.reload_mb_s", ""},
-		{"Publish (median round)", "tcp", tcpPlane, "transfer.tcp.publish_mb_s", "transfer.tcp.publish_rounds_mb_s"},
-		{"Publish (median round)", "shared", sharedPlane, "transfer.shared_memory.publish_mb_s", "transfer.shared_memory.publish_rounds_mb_s"},
+		{"Reload (p50)", "tcp", tcpPlane, "transfer.tcp.reload_mb_s", "", false},
+		{"Reload (p50)", "shared", sharedPlane, "transfer.shared_memory.reload_mb_s", "", false},
+		{"Publish (median round)", "tcp", tcpPlane, "transfer.tcp.publish_mb_s", "transfer.tcp.publish_rounds_mb_s", false},
+		{"Publish (median round)", "shared", sharedPlane, "transfer.shared_memory.publish_mb_s", "transfer.shared_memory.publish_rounds_mb_s", false},
 	})
 }
 
@@ -147,7 +171,7 @@ func (v values) latency() (*chart, error) {
 		{"shared", sharedPlane, "transfer.shared_memory.reload_ms."},
 	} {
 		for _, statistic := range []string{"min", "p50", "mean", "max"} {
-			rows = append(rows, row{plane.label, plane.class, statistic, plane.place + statistic, ""})
+			rows = append(rows, row{plane.label, plane.class, statistic, plane.place + statistic, "", false})
 		}
 	}
 	return v.chart(chart{ID: "latency", Title: "Prefix reload latency"}, "ms", rows)
@@ -155,23 +179,23 @@ func (v values) latency() (*chart, error) {
 
 func (v values) comparison() (*chart, error) {
 	return v.chart(chart{ID: "comparison", Title: "Side by side, in the same run"}, "mbs", []row{
-		{"Reload", "shared", "This client, shared memory", "transfer.shared_memory.reload_mb_s", ""},
-		{"Reload", "tcp", "This client, TCP", "transfer.tcp.reload_mb_s", ""},
-		{"Reload", "peer", "Python client, TCP", "peer.python_client.reload_mb_s", ""},
-		{"Publish", "shared", "This client, shared memory", "transfer.shared_memory.publish_mb_s", "transfer.shared_memory.publish_rounds_mb_s"},
-		{"Publish", "tcp", "This client, TCP", "transfer.tcp.publish_mb_s", "transfer.tcp.publish_rounds_mb_s"},
-		{"Publish", "peer", "Python client, TCP", "peer.python_client.publish_mb_s", "peer.python_client.publish_rounds_mb_s"},
-		{"The machine, without a store", "limit", "One loopback TCP stream", "limit.loopback_tcp_mb_s", ""},
-		{"The machine, without a store", "limit", "memcpy, one thread", "limit.memcpy_mb_s", ""},
+		{"Reload", "shared", "This client, shared memory", "transfer.shared_memory.reload_mb_s", "", false},
+		{"Reload", "tcp", "This client, TCP", "transfer.tcp.reload_mb_s", "", false},
+		{"Reload", "peer", "Python client, TCP", "peer.python_client.reload_mb_s", "", false},
+		{"Publish", "shared", "This client, shared memory", "transfer.shared_memory.publish_mb_s", "transfer.shared_memory.publish_rounds_mb_s", false},
+		{"Publish", "tcp", "This client, TCP", "transfer.tcp.publish_mb_s", "transfer.tcp.publish_rounds_mb_s", false},
+		{"Publish", "peer", "Python client, TCP", "peer.python_client.publish_mb_s", "peer.python_client.publish_rounds_mb_s", false},
+		{"The machine, without a store", "limit", "One loopback TCP stream", "limit.loopback_tcp_mb_s", "", false},
+		{"The machine, without a store", "limit", "memcpy, one thread", "limit.memcpy_mb_s", "", true},
 	})
 }
 
 func (v values) seals() (*chart, error) {
 	return v.chart(chart{ID: "seals", Title: "The seal, beside memcpy"}, "mbs", []row{
-		{"One thread", "seal", "Checksum (XXH3-128)", "limit.checksum_mb_s", ""},
-		{"One thread", "seal", "MAC (keyed BLAKE3)", "limit.mac_mb_s", ""},
-		{"One thread", "limit", "memcpy", "limit.memcpy_mb_s", ""},
-		{"What it must keep up with", "tcp", "Reload over TCP", "transfer.tcp.reload_mb_s", ""},
-		{"What it must keep up with", "shared", "Reload by shared memory", "transfer.shared_memory.reload_mb_s", ""},
+		{"One thread", "seal", "Checksum (XXH3-128)", "limit.checksum_mb_s", "", false},
+		{"One thread", "seal", "MAC (keyed BLAKE3)", "limit.mac_mb_s", "", false},
+		{"One thread", "limit", "memcpy", "limit.memcpy_mb_s", "", false},
+		{"What it must keep up with", "tcp", "Reload over TCP", "transfer.tcp.reload_mb_s", "", false},
+		{"What it must keep up with", "shared", "Reload by shared memory", "transfer.shared_memory.reload_mb_s", "", false},
 	})
 }

@@ -134,18 +134,22 @@ func TestGoals(t *testing.T) {
 
 func TestChartScale(t *testing.T) {
 	v := values{map[string]any{"a": 50.0, "b": 200.0, "rounds": []any{100.0, 400.0}, "none": nil, "zero": 0.0}}
-	c, err := v.chart(chart{}, "mbs", []row{{"g", "", "a", "a", "none"}, {"g", "", "b", "b", "rounds"}, {"h", "", "z", "zero", ""}})
+	c, err := v.chart(chart{}, "mbs", []row{{"g", "", "a", "a", "none", false}, {"g", "", "b", "b", "rounds", false}, {"h", "", "z", "zero", "", false}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	g := c.Groups[0]
-	if len(c.Groups) != 2 || g.Bars[0].Share != 0.125 || g.Bars[1].Share != 0.5 || c.Groups[1].Bars[0].Share != 0 {
+	if len(c.Groups) != 2 || g.Bars[0].Share != 0.125 || g.Bars[1].Share != 0.5 || c.Groups[1].Bars[0].Share != 0 || c.Breaks() {
 		t.Errorf("shares %+v", c.Groups)
 	}
 	if len(g.Bars[0].Marks) != 0 || len(g.Bars[1].Marks) != 2 || g.Bars[1].Marks[1] != 1 || !c.HasRounds() {
 		t.Errorf("marks %+v", g.Bars)
 	}
-	if c, err := v.chart(chart{}, "mbs", []row{{"g", "", "z", "zero", ""}}); err != nil || c.Groups[0].Bars[0].Share != 0 || c.HasRounds() {
+	if c, err := v.chart(chart{}, "mbs", []row{{"g", "", "a", "a", "", false}, {"g", "", "b", "b", "", true}}); err != nil ||
+		c.Groups[0].Bars[0].Share != 1 || c.Groups[0].Bars[1].Share != 1 || !c.Groups[0].Bars[1].Broken || !c.Breaks() {
+		t.Errorf("a bar that may break: %+v, %v", c, err)
+	}
+	if c, err := v.chart(chart{}, "mbs", []row{{"g", "", "z", "zero", "", false}}); err != nil || c.Groups[0].Bars[0].Share != 0 || c.HasRounds() {
 		t.Errorf("a chart of nothing: %+v, %v", c, err)
 	}
 }
