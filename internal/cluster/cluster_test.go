@@ -155,7 +155,7 @@ func TestSettingsReachThePrograms(t *testing.T) {
 	}
 	c.Close()
 	for _, name := range []string{"master.log", "owner-0.log"} {
-		text, err := os.ReadFile(filepath.Join(logs, name)) //nolint:gosec // a name from above
+		text, err := os.ReadFile(filepath.Join(logs, name))
 		if err != nil || len(text) == 0 {
 			t.Errorf("%s has %d bytes, %v", name, len(text), err)
 		}
