@@ -1,0 +1,182 @@
+package worker
+
+import (
+	"context"
+	"slices"
+	"sync"
+)
+
+// A slot is what is known of one of the engine's slots. Its fields belong to
+// whoever holds it.
+type slot struct {
+	id int
+	// tokens of which the slot's rows are, as far as they are known; the slot may
+	// hold more, such as what was generated.
+	tokens []int32
+	// sound is how many rows from the first on may be published: prefilled in
+	// batches of at least minBatch, or restored from pages.
+	sound int
+}
+
+// forget says that nothing is known of the slot's contents.
+func (s *slot) forget() { s.tokens, s.sound = nil, 0 }
+
+// hold says that the slot's rows are those of tokens, of which so many are
+// sound.
+func (s *slot) hold(tokens []int32, sound int) {
+	s.tokens, s.sound = slices.Clone(tokens), min(sound, len(tokens))
+}
+
+// minBatch is the least number of tokens computed together whose rows equal
+// those of any other such batch, bit for bit.
+const minBatch = 64
+
+// advance notes that the engine has computed the prompt of which tokens is a
+// prediction: it reused so many rows and computed the rest in batches of ubatch.
+// confirmed says that the prediction was right as far as can be told.
+func (s *slot) advance(tokens []int32, reused, computed, ubatch int, confirmed bool) {
+	if !confirmed {
+		s.forget()
+		return
+	}
+	sound := 0
+	if reused <= common(s.tokens, tokens) {
+		sound = min(s.sound, reused)
+	}
+	// Otherwise the rows came from somewhere else: the engine's memory of other
+	// conversations, generated rows, shifted ones.
+	if sound == reused {
+		sound += computed
+		if rest := computed % ubatch; rest < minBatch {
+			sound -= rest
+		}
+	}
+	s.hold(tokens, sound)
+}
+
+// common is the length of the longest common prefix.
+func common(a, b []int32) int {
+	n := min(len(a), len(b))
+	for i := range n {
+		if a[i] != b[i] {
+			return i
+		}
+	}
+	return n
+}
+
+// A queue hands the engine's slots to requests in the order of their coming.
+type queue struct {
+	mu struct {
+		sync.Mutex
+		free    []*slot // the one used longest ago first
+		waiting []*wait
+	}
+	slots []*slot
+}
+
+// A wait is a request that waits for slots.
+type wait struct {
+	tokens []int32
+	want   int // a slot's number; or any, or all
+	got    chan []*slot
+}
+
+const (
+	anySlot  = -1
+	allSlots = -2
+)
+
+func newQueue(n int) *queue {
+	q := &queue{}
+	for id := range n {
+		q.slots = append(q.slots, &slot{id: id})
+	}
+	q.mu.free = slices.Clone(q.slots)
+	return q
+}
+
+// take waits for a slot: the one named, or the free one that has most of the
+// tokens, or all slots. The caller gives back what it gets.
+func (q *queue) take(ctx context.Context, tokens []int32, want int) ([]*slot, error) {
+	w := &wait{tokens: tokens, want: want, got: make(chan []*slot, 1)}
+	q.mu.Lock()
+	q.mu.waiting = append(q.mu.waiting, w)
+	q.serve()
+	q.mu.Unlock()
+	select {
+	case slots := <-w.got:
+		return slots, nil
+	case <-ctx.Done():
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if i := slices.Index(q.mu.waiting, w); i >= 0 {
+		q.mu.waiting = slices.Delete(q.mu.waiting, i, i+1)
+		q.serve()
+		return nil, context.Cause(ctx)
+	}
+	q.mu.free = append(q.mu.free, <-w.got...)
+	q.serve()
+	return nil, context.Cause(ctx)
+}
+
+// give gives slots back.
+func (q *queue) give(slots []*slot) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.mu.free = append(q.mu.free, slots...)
+	q.serve()
+}
+
+// waiting is how many requests wait.
+func (q *queue) waiting() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.mu.waiting)
+}
+
+// serve hands out what is free. One that waits for a named slot lets others
+// pass; one that waits for all does not.
+func (q *queue) serve() {
+	for i := 0; i < len(q.mu.waiting); {
+		w := q.mu.waiting[i]
+		slots := q.choose(w)
+		if slots == nil {
+			if w.want == allSlots || len(q.mu.free) == 0 {
+				return
+			}
+			i++
+			continue
+		}
+		q.mu.free = slices.DeleteFunc(q.mu.free, func(s *slot) bool { return slices.Contains(slots, s) })
+		q.mu.waiting = slices.Delete(q.mu.waiting, i, i+1)
+		w.got <- slots
+	}
+}
+
+// choose returns the slots for a wait, or nil when they are not free.
+func (q *queue) choose(w *wait) []*slot {
+	switch {
+	case w.want == allSlots:
+		if len(q.mu.free) == len(q.slots) {
+			return slices.Clone(q.mu.free)
+		}
+		return nil
+	case w.want >= 0:
+		if i := slices.IndexFunc(q.mu.free, func(s *slot) bool { return s.id == w.want }); i >= 0 {
+			return []*slot{q.mu.free[i]}
+		}
+		return nil
+	case len(q.mu.free) == 0:
+		return nil
+	}
+	// As the engine itself chooses: the most similar, or the one used longest ago.
+	best, most := q.mu.free[0], len(w.tokens)/10
+	for _, s := range q.mu.free {
+		if n := common(s.tokens, w.tokens); n > most {
+			best, most = s, n
+		}
+	}
+	return []*slot{best}
+}
