@@ -134,7 +134,7 @@ type Limit struct {
 	LoopbackTCPMBs float64 `json:"loopback_tcp_mb_s"` // one stream, the same bytes
 	MemcpyMBs      float64 `json:"memcpy_mb_s"`       // one thread
 	ChecksumMBs    float64 `json:"checksum_mb_s"`     // the seal's, one thread
-	MACMBs         float64 `json:"mac_mb_s"`          // the keyed seal's
+	MACMBs         float64 `json:"mac_mb_s"`          // the keyed seal's, on all processors
 }
 
 // Read reads a results file. Unknown fields are an error: a figure that nobody
