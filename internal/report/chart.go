@@ -193,8 +193,8 @@ func (v values) comparison() (*chart, error) {
 func (v values) seals() (*chart, error) {
 	return v.chart(chart{ID: "seals", Title: "The seal, beside memcpy"}, "mbs", []row{
 		{"One thread", "seal", "Checksum (XXH3-128)", "limit.checksum_mb_s", "", false},
-		{"One thread", "seal", "MAC (keyed BLAKE3)", "limit.mac_mb_s", "", false},
 		{"One thread", "limit", "memcpy", "limit.memcpy_mb_s", "", false},
+		{"All processors", "seal", "MAC (keyed BLAKE3)", "limit.mac_mb_s", "", false},
 		{"What it must keep up with", "tcp", "Reload over TCP", "transfer.tcp.reload_mb_s", "", false},
 		{"What it must keep up with", "shared", "Reload by shared memory", "transfer.shared_memory.reload_mb_s", "", false},
 	})
