@@ -36,8 +36,8 @@
 // Pages of the arena exist from their first use on, and both processes fault
 // each of them in once; memory that was used before is therefore faster, and
 // Alloc prefers it. A Buffer is zeroed when it is allocated, if its pages were
-// used before. What is free for some seconds is given back to the system,
-// but for Options.KeepBytes.
+// used before. What has been free for half a minute is given back to the
+// system, but for Options.KeepBytes.
 //
 // # How it fails
 //

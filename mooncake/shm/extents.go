@@ -45,3 +45,24 @@ func (e *extents) give(first, count int) {
 	}
 	*e = slices.Insert(*e, i, run)
 }
+
+// runs returns the runs of pages within a range whose mark has a value.
+func runs(marks []bool, within extent, value bool) []extent {
+	var found []extent
+	for i := within.first; i < within.end(); i++ {
+		switch {
+		case marks[i] != value:
+		case len(found) > 0 && found[len(found)-1].end() == i:
+			found[len(found)-1].count++
+		default:
+			found = append(found, extent{i, 1})
+		}
+	}
+	return found
+}
+
+func fill(marks []bool, within extent, value bool) {
+	for i := within.first; i < within.end(); i++ {
+		marks[i] = value
+	}
+}

@@ -17,8 +17,8 @@ import (
 const (
 	// unmapTimeout bounds the farewell of a session.
 	unmapTimeout = time.Second
-	// trimAfter is how long free memory is kept at least.
-	trimAfter = 5 * time.Second
+	// trimAfter is how long free memory is kept.
+	trimAfter = 30 * time.Second
 )
 
 // A Session shares an arena with one mooncake_client. Its methods are safe for
