@@ -29,6 +29,11 @@ func (c *Client) Alloc(size int) (*Buffer, error) {
 	if size < 0 {
 		return nil, fmt.Errorf("%w: allocating %d bytes", ErrArgument, size)
 	}
+	if l := c.shared.use(); l != nil {
+		if b, err := l.session.Alloc(size); err == nil {
+			return &Buffer{bytes: b.Bytes(), free: b.Free}, nil
+		}
+	}
 	return &Buffer{bytes: pageAligned(size), free: func() {}}, nil
 }
 

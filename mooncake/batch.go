@@ -1,6 +1,7 @@
 package mooncake
 
 import (
+	"fmt"
 	"iter"
 	"slices"
 	"sync"
@@ -8,12 +9,52 @@ import (
 	"time"
 )
 
-// chunks cuts keys into parts that one call may name.
-func chunks(keys []string) iter.Seq[[]string] { return slices.Chunk(keys, maxKeys) }
+// chunks cuts keys, or what has one each, into parts that one call may name.
+func chunks[T any](all []T) iter.Seq[[]T] { return slices.Chunk(all, maxKeys) }
 
 // repeat returns n times err: the result of a batch that failed as a whole.
 func repeat(n int, err error) []error {
 	return slices.Repeat([]error{err}, n)
+}
+
+// A task is an item of a batch and where its outcome goes.
+type task struct {
+	item *Item
+	err  *error
+}
+
+// tasksOf returns a task for each item, and their outcomes.
+func tasksOf(items []Item) ([]task, []error) {
+	tasks, errs := make([]task, len(items)), make([]error, len(items))
+	for i := range items {
+		tasks[i] = task{&items[i], &errs[i]}
+	}
+	return tasks, errs
+}
+
+func keysOf(tasks []task) []string {
+	keys := make([]string, len(tasks))
+	for i, t := range tasks {
+		keys[i] = t.item.Key
+	}
+	return keys
+}
+
+// failAll gives all tasks one outcome.
+func failAll(tasks []task, err error) {
+	for _, t := range tasks {
+		*t.err = err
+	}
+}
+
+// named adds to each error what was done to which key.
+func named(doing string, items []Item, errs []error) []error {
+	for i, err := range errs {
+		if err != nil {
+			errs[i] = fmt.Errorf("%s %q: %w", doing, items[i].Key, err)
+		}
+	}
+	return errs
 }
 
 // windowKeys is how many objects a window has at most.
@@ -30,20 +71,20 @@ const (
 	mostWindow  = 1 << 30
 )
 
-// next returns how many of the items are in the next window: one at least.
-func (w *window) next(items []Item) int {
+// next cuts the next window off the tasks: one task at least.
+func (w *window) next(tasks []task) (now, later []task) {
 	if w.bytes == 0 {
 		w.bytes = firstWindow
 	}
 	n, bytes := 0, 0
-	for n < len(items) && n < windowKeys {
-		bytes += len(items[n].Bytes)
+	for n < len(tasks) && n < windowKeys {
+		bytes += len(tasks[n].item.Bytes)
 		if n > 0 && bytes > w.bytes {
 			break
 		}
 		n++
 	}
-	return n
+	return tasks[:n], tasks[n:]
 }
 
 // adapt sets the window's size so that at the speed of the last one, which moved

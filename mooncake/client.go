@@ -17,6 +17,7 @@ type Client struct {
 	id       writerID // of Ping
 	master   *master
 	pool     *transfer.Pool
+	shared   sharedMemory
 	counters counters
 
 	closing context.Context //nolint:containedctx // done, with ErrClosed, when Close begins
@@ -66,6 +67,11 @@ func Dial(ctx context.Context, config Config) (*Client, error) {
 		StallTimeout: config.StallTimeout,
 	})
 	c.closing, c.close = context.WithCancelCause(context.Background())
+	c.shared.client = c
+	if err := c.shared.start(ctx); err != nil {
+		_ = c.Close()
+		return nil, fmt.Errorf("dialling: %w", err)
+	}
 	return c, nil
 }
 
@@ -101,6 +107,7 @@ func (c *Client) Close() error {
 	c.mu.Unlock()
 	c.close(ErrClosed)
 	c.calls.Wait()
+	c.shared.close()
 	c.pool.Close()
 	return c.master.conn.Close()
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -102,8 +103,9 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Tenant == "" {
 		c.Tenant = defaultTenant
 	}
-	if c.SharedMemory == "" {
-		c.SharedMemory = sharedMemoryAuto
+	var err error
+	if c.SharedMemory, err = sharedMemoryMode(c.SharedMemory); err != nil {
+		return c, err
 	}
 	if c.ArenaBytes <= 0 {
 		c.ArenaBytes = 256 << 20
@@ -124,6 +126,23 @@ func (c Config) withDefaults() (Config, error) {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	return c, nil
+}
+
+// sharedMemoryMode returns "auto", "off", or the host:port of a process.
+func sharedMemoryMode(mode string) (string, error) {
+	switch mode {
+	case "":
+		return sharedMemoryAuto, nil
+	case sharedMemoryAuto, sharedMemoryOff:
+		return mode, nil
+	}
+	if port, err := strconv.ParseUint(mode, 10, 16); err == nil && port > 0 {
+		return net.JoinHostPort("127.0.0.1", mode), nil
+	}
+	if _, _, err := net.SplitHostPort(mode); err != nil {
+		return "", fmt.Errorf("%w: shared memory %q; what works is auto, off, a port or host:port", ErrArgument, mode)
+	}
+	return mode, nil
 }
 
 const (

@@ -73,41 +73,47 @@ func (e *CodeError) Error() string {
 // Unwrap returns the sentinel of the code, or nil.
 func (e *CodeError) Unwrap() error { return codes[e.Code].sentinel }
 
+// Codes that the client itself looks at.
+const (
+	codeInvalid = -600
+	codeExists  = -705
+)
+
 // codes are those of Mooncake's types.h that a client can meet.
 var codes = map[int32]struct {
 	name     string
 	sentinel error
 }{
-	-1:    {"internal error", nil},
-	-10:   {"buffer overflow", nil},
-	-101:  {"segment not found", nil},
-	-103:  {"client not found", nil},
-	-200:  {"no available handle", ErrNoSpace},
-	-400:  {"invalid key", ErrArgument},
-	-500:  {"write failed", ErrUnavailable},
-	-600:  {"invalid parameters", ErrArgument},
-	-601:  {"illegal client", nil},
-	-700:  {"invalid write", nil},
-	-701:  {"invalid read", nil},
-	-702:  {"invalid replica", ErrNotFound},
-	-703:  {"replica is not ready", ErrNotReady},
-	-704:  {"object not found", ErrNotFound},
-	-705:  {"object exists", ErrExists},
-	-706:  {"object has a lease", ErrLeased},
-	-707:  {"lease expired", ErrLeaseExpired},
-	-708:  {"object has a replication task", ErrBusy},
-	-710:  {"replica not found", ErrNotFound},
-	-712:  {"replica is gone", ErrNotFound},
-	-714:  {"replicas are in use", ErrBusy},
-	-800:  {"transfer failed", ErrUnavailable},
-	-801:  {"checksum mismatch", ErrChecksum},
-	-900:  {"RPC failed", ErrUnavailable},
-	-901:  {"RPC timed out", ErrUnavailable},
-	-1010: {"unavailable in current status", ErrUnavailable},
-	-1011: {"unavailable in current mode", ErrUnavailable},
-	-1012: {"not supported", ErrUnsupported},
-	-1700: {"tenant quota exceeded", ErrNoSpace},
-	-1701: {"tenant not registered", nil},
+	-1:          {"internal error", nil},
+	-10:         {"buffer overflow", nil},
+	-101:        {"segment not found", nil},
+	-103:        {"client not found", nil},
+	-200:        {"no available handle", ErrNoSpace},
+	-400:        {"invalid key", ErrArgument},
+	-500:        {"write failed", ErrUnavailable},
+	codeInvalid: {"invalid parameters", ErrArgument},
+	-601:        {"illegal client", nil},
+	-700:        {"invalid write", nil},
+	-701:        {"invalid read", nil},
+	-702:        {"invalid replica", ErrNotFound},
+	-703:        {"replica is not ready", ErrNotReady},
+	-704:        {"object not found", ErrNotFound},
+	codeExists:  {"object exists", ErrExists},
+	-706:        {"object has a lease", ErrLeased},
+	-707:        {"lease expired", ErrLeaseExpired},
+	-708:        {"object has a replication task", ErrBusy},
+	-710:        {"replica not found", ErrNotFound},
+	-712:        {"replica is gone", ErrNotFound},
+	-714:        {"replicas are in use", ErrBusy},
+	-800:        {"transfer failed", ErrUnavailable},
+	-801:        {"checksum mismatch", ErrChecksum},
+	-900:        {"RPC failed", ErrUnavailable},
+	-901:        {"RPC timed out", ErrUnavailable},
+	-1010:       {"unavailable in current status", ErrUnavailable},
+	-1011:       {"unavailable in current mode", ErrUnavailable},
+	-1012:       {"not supported", ErrUnsupported},
+	-1700:       {"tenant quota exceeded", ErrNoSpace},
+	-1701:       {"tenant not registered", nil},
 }
 
 // codeError returns nil for code 0.

@@ -22,22 +22,18 @@ func (c *Client) BatchGet(ctx context.Context, items []Item) []error {
 		return repeat(len(items), err)
 	}
 	defer leave()
+	tasks, errs := tasksOf(items)
+	tasks = c.shared.get(ctx, tasks)
 	g := getting{Client: c}
-	errs := make([]error, len(items))
 	var w window
-	for start := 0; start < len(items); {
-		end := start + w.next(items[start:])
+	for len(tasks) > 0 {
+		var now []task
+		now, tasks = w.next(tasks)
 		begin := time.Now()
-		bytes, lease := g.window(ctx, items[start:end], errs[start:end])
+		bytes, lease := g.window(ctx, now)
 		w.adapt(bytes, time.Since(begin), lease/2)
-		start = end
 	}
-	for i, err := range errs {
-		if err != nil {
-			errs[i] = fmt.Errorf("getting %q: %w", items[i].Key, err)
-		}
-	}
-	return errs
+	return named("getting", items, errs)
 }
 
 // getting is one call of BatchGet.
@@ -48,30 +44,25 @@ type getting struct {
 
 // A read is an object to be read.
 type read struct {
-	item   *Item
-	err    *error
+	task
 	object Object
 	asked  time.Time // no later than the lease began
 }
 
-// window reads items whose descriptors it asks for at once. It returns the bytes
+// window reads objects whose descriptors it asks for at once. It returns the bytes
 // read and the shortest lease.
-func (g *getting) window(ctx context.Context, items []Item, errs []error) (int, time.Duration) {
-	keys := make([]string, len(items))
-	for i := range items {
-		keys[i] = items[i].Key
-	}
+func (g *getting) window(ctx context.Context, tasks []task) (int, time.Duration) {
 	asked := time.Now()
-	found, err := ask(ctx, g.master, objects(keys, g.config.Tenant))
+	found, err := ask(ctx, g.master, objects(keysOf(tasks), g.config.Tenant))
 	if err != nil {
-		copy(errs, repeat(len(errs), err))
+		failAll(tasks, err)
 		return 0, 0
 	}
 	byOwner := map[string][]*read{}
 	lease := found[0].Lease
 	bytes := 0
-	for i := range items {
-		r := &read{item: &items[i], err: &errs[i], object: found[i], asked: asked}
+	for i, t := range tasks {
+		r := &read{task: t, object: found[i], asked: asked}
 		replicas, err := r.readable()
 		if err != nil {
 			*r.err = err
@@ -80,7 +71,7 @@ func (g *getting) window(ctx context.Context, items []Item, errs []error) (int, 
 		owner := replicas[0].Endpoint
 		byOwner[owner] = append(byOwner[owner], r)
 		lease = min(lease, found[i].Lease)
-		bytes += len(items[i].Bytes)
+		bytes += len(t.item.Bytes)
 	}
 	parallel(byOwner, g.config.Connections, func(r *read) {
 		if *r.err = g.fetch(ctx, r); *r.err == nil && r.item.Done != nil {

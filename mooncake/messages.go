@@ -60,18 +60,12 @@ func (v *version) removeRequest(keys []string, force bool, tenant string) []byte
 
 // putStartRequest is the arguments of BatchPutStart.
 func (v *version) putStartRequest(id writerID, keys []string, sizes []uint64, config *ReplicateConfig, tenant string) []byte {
-	fields := make([]structpack.Type, 0, len(v.config))
-	for _, f := range v.config {
-		fields = append(fields, f.typ)
-	}
-	t := v.arguments(structpack.UUID, keyList, structpack.Vector(structpack.U64), structpack.Struct(fields...))
+	t := v.arguments(structpack.UUID, keyList, structpack.Vector(structpack.U64), v.configType())
 	return structpack.Encode(t, func(w *structpack.Writer) {
 		w.UUID(id)
 		structpack.WriteSlice(w, keys, w.String)
 		structpack.WriteSlice(w, sizes, w.U64)
-		for _, f := range v.config {
-			f.write(w, config)
-		}
+		v.writeConfig(w, config)
 		v.writeTenant(w, tenant)
 	})
 }

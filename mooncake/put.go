@@ -23,22 +23,18 @@ func (c *Client) BatchPut(ctx context.Context, items []Item) []error {
 		return repeat(len(items), err)
 	}
 	defer leave()
+	tasks, errs := tasksOf(items)
+	tasks = c.shared.put(ctx, tasks)
 	p := putting{Client: c}
-	errs := make([]error, len(items))
 	var w window
-	for start := 0; start < len(items); {
-		end := start + w.next(items[start:])
+	for len(tasks) > 0 {
+		var now []task
+		now, tasks = w.next(tasks)
 		begin := time.Now()
-		bytes := p.window(ctx, items[start:end], errs[start:end])
+		bytes := p.window(ctx, now)
 		w.adapt(bytes, time.Since(begin), writeLimit)
-		start = end
 	}
-	for i, err := range errs {
-		if err != nil {
-			errs[i] = fmt.Errorf("putting %q: %w", items[i].Key, err)
-		}
-	}
-	return errs
+	return named("putting", items, errs)
 }
 
 // writeLimit is how long the writes of a window may take. A master gives up on a
@@ -59,39 +55,37 @@ type write struct {
 
 // writing is an object that the master has begun.
 type writing struct {
-	key    string
-	bytes  []byte
-	err    *error
+	task
 	failed atomic.Pointer[error] // why a replica was not written
 }
 
-// window puts items that it announces at once. It returns the bytes written.
+// window puts objects that it announces at once. It returns the bytes written.
 //
 // The calls of a window name a writer of their own: the master lets it end and
 // revoke only what it began, whatever others are doing to the same keys.
-func (p *putting) window(ctx context.Context, items []Item, errs []error) int {
-	id := newWriterID()
-	keys, sizes := make([]string, len(items)), make([]uint64, len(items))
-	for i := range items {
-		keys[i], sizes[i] = items[i].Key, uint64(len(items[i].Bytes))
+func (p *putting) window(ctx context.Context, tasks []task) int {
+	id, keys := newWriterID(), keysOf(tasks)
+	sizes := make([]uint64, len(tasks))
+	for i, t := range tasks {
+		sizes[i] = uint64(len(t.item.Bytes))
 	}
 	started, err := ask(ctx, p.master, putStart(id, keys, sizes, &p.config.Replicate, p.config.Tenant))
 	if err != nil {
-		copy(errs, repeat(len(errs), err))
+		failAll(tasks, err)
 		if mayHaveRun(err) {
 			p.revoke(ctx, id, keys)
 		}
 		return 0
 	}
-	begun := make([]*writing, 0, len(items))
+	begun := make([]*writing, 0, len(tasks))
 	byOwner := map[string][]write{}
 	for i, s := range started {
-		if errs[i] = s.err; s.err != nil {
+		w := &writing{task: tasks[i]}
+		if *w.err = s.err; s.err != nil {
 			continue
 		}
-		w := &writing{key: keys[i], bytes: items[i].Bytes, err: &errs[i]}
 		begun = append(begun, w)
-		if err := writable(s.value, len(w.bytes)); err != nil {
+		if err := writable(s.value, len(w.item.Bytes)); err != nil {
 			w.failed.Store(&err)
 			continue
 		}
@@ -132,9 +126,9 @@ func (p *putting) write(ctx context.Context, w write) {
 	}
 	err := p.outage.of(w.replica.Endpoint)
 	if err == nil {
-		err = p.pool.Write(ctx, w.replica.Endpoint, w.replica.Address, w.object.bytes)
+		err = p.pool.Write(ctx, w.replica.Endpoint, w.replica.Address, w.object.item.Bytes)
 		if err == nil {
-			p.counters.tcp.wrote(len(w.object.bytes))
+			p.counters.tcp.wrote(len(w.object.item.Bytes))
 			return
 		}
 		err = p.outage.note(ctx, w.replica.Endpoint, err)
@@ -145,13 +139,13 @@ func (p *putting) write(ctx context.Context, w write) {
 // finish ends the objects that were written and revokes the others. It returns
 // the bytes of those that are stored.
 func (p *putting) finish(ctx context.Context, id writerID, begun []*writing) int {
-	var written, failed []*writing
+	var written, failed []task
 	for _, w := range begun {
 		if err := w.failed.Load(); err != nil {
 			*w.err = *err
-			failed = append(failed, w)
+			failed = append(failed, w.task)
 		} else {
-			written = append(written, w)
+			written = append(written, w.task)
 		}
 	}
 	bytes := 0
@@ -164,7 +158,7 @@ func (p *putting) finish(ctx context.Context, id writerID, begun []*writing) int
 			if *w.err = endError(results[i]); results[i] != nil {
 				failed = append(failed, w)
 			} else {
-				bytes += len(w.bytes)
+				bytes += len(w.item.Bytes)
 			}
 		}
 	}
@@ -182,14 +176,6 @@ func endError(err error) error {
 		return fmt.Errorf("%w: the master does not take the end of the put: %w", ErrUnavailable, err)
 	}
 	return err
-}
-
-func keysOf(objects []*writing) []string {
-	keys := make([]string, len(objects))
-	for i, w := range objects {
-		keys[i] = w.key
-	}
-	return keys
 }
 
 // revoke takes back what the writer began of the keys, also when ctx has ended:

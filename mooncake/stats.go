@@ -13,7 +13,7 @@ type Stats struct {
 	Renewed   int64 // descriptors that were asked for again because they were too old
 	Rerouted  int64 // reads of another replica than the first
 	Revoked   int64 // keys whose put was revoked
-	Fallbacks int64 // batches, or parts of them, that shared memory gave up and TCP took over
+	Fallbacks int64 // objects and groups of them that shared memory gave up and TCP took over
 
 	MasterConnections int64 // made
 	OwnerConnections  int64 // made
@@ -29,6 +29,11 @@ type counters struct {
 	tcp, shared                           planeCounters
 	copies, copiedBytes                   atomic.Int64
 	renewed, rerouted, revoked, fallbacks atomic.Int64
+}
+
+func (c *counters) copied(bytes int) {
+	c.copies.Add(1)
+	c.copiedBytes.Add(int64(bytes))
 }
 
 type planeCounters struct {
@@ -50,6 +55,15 @@ func (p *planeCounters) load() PlaneStats {
 		ObjectsRead: p.objectsRead.Load(), BytesRead: p.bytesRead.Load(),
 		ObjectsWritten: p.objectsWritten.Load(), BytesWritten: p.bytesWritten.Load(),
 	}
+}
+
+// Plane returns the plane that objects go over at the moment: "shared memory" or
+// "tcp".
+func (c *Client) Plane() string {
+	if c.shared.use() != nil {
+		return "shared memory"
+	}
+	return "tcp"
 }
 
 // Stats returns what the Client has done so far.

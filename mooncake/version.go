@@ -88,6 +88,21 @@ var (
 	}
 )
 
+// configType is the type of ReplicateConfig.
+func (v *version) configType() structpack.Type {
+	fields := make([]structpack.Type, 0, len(v.config))
+	for _, f := range v.config {
+		fields = append(fields, f.typ)
+	}
+	return structpack.Struct(fields...)
+}
+
+func (v *version) writeConfig(w *structpack.Writer, config *ReplicateConfig) {
+	for _, f := range v.config {
+		f.write(w, config)
+	}
+}
+
 // A replicaKind is an alternative of a replica's descriptor on the wire.
 type replicaKind struct {
 	kind ReplicaKind

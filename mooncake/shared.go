@@ -1,0 +1,234 @@
+package mooncake
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"sync"
+	"time"
+
+	"ollamoon/mooncake/shm"
+	"ollamoon/mooncake/structpack"
+)
+
+const (
+	// sharedKeepBytes is the memory that the arena keeps when nothing is in it.
+	sharedKeepBytes = 8 << 20
+	// After shared memory has failed, it is tried again after retryFirst, then after
+	// twice as long each time, up to retryMost.
+	retryFirst = time.Second
+	retryMost  = time.Minute
+)
+
+// errOtherStore: a mooncake_client of this machine is one of another store.
+var errOtherStore = errors.New("mooncake: the process serves another store")
+
+// sharedMemory is the plane over memory that is shared with a mooncake_client
+// process of this machine. It is in use while it has a link; without, all its
+// tasks are left to TCP.
+type sharedMemory struct {
+	client *Client
+	tries  sync.WaitGroup // opening and closing of sessions in the background
+
+	mu struct {
+		sync.Mutex
+		closed bool
+		link   *link // nil: not in use
+		trying bool
+		wait   time.Duration // before the next try
+		next   time.Time     // when that is
+	}
+}
+
+// A link is a session with a process that was found to serve the same store.
+type link struct {
+	session *shm.Session
+	stage   *stage
+}
+
+// start opens a session as the Config says. It fails only when the Config names a
+// process.
+func (s *sharedMemory) start(ctx context.Context) error {
+	mode := s.client.config.SharedMemory
+	if mode == sharedMemoryOff {
+		return nil
+	}
+	l, err := s.open(ctx)
+	if err != nil && mode != sharedMemoryAuto {
+		return fmt.Errorf("sharing memory: %w", sharedError(ctx, err))
+	}
+	s.tried(ctx, l, err)
+	return nil
+}
+
+// sharedError gives an error of a session the sentinel that it means.
+func sharedError(ctx context.Context, err error) error {
+	switch {
+	case ctx.Err() != nil:
+		return ended(ctx, err)
+	case errors.Is(err, shm.ErrUnsupported):
+		return fmt.Errorf("%w: %w", ErrUnsupported, err)
+	}
+	return fmt.Errorf("%w: %w", ErrUnavailable, err)
+}
+
+// use returns the link, or nil when there is none. It has a session opened in the
+// background when it is time for that.
+func (s *sharedMemory) use() *link {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mu.closed {
+		return nil
+	}
+	if s.mu.link != nil && s.mu.link.session.Err() != nil {
+		s.drop()
+	}
+	if s.mu.link == nil && !s.mu.trying && s.client.config.SharedMemory != sharedMemoryOff && time.Now().After(s.mu.next) {
+		s.mu.trying = true
+		s.tries.Go(func() {
+			l, err := s.open(s.client.closing)
+			s.tried(s.client.closing, l, err)
+		})
+	}
+	return s.mu.link
+}
+
+// drop ends the use of a link whose session has ended. The caller holds mu.
+func (s *sharedMemory) drop() {
+	lost := s.mu.link
+	s.mu.link = nil
+	s.mu.wait = retryFirst
+	s.mu.next = time.Now().Add(s.mu.wait)
+	s.client.config.Logger.Warn("shared memory is lost; objects go over TCP", "error", lost.session.Err())
+	s.tries.Go(lost.close)
+}
+
+// tried takes the outcome of a try.
+func (s *sharedMemory) tried(ctx context.Context, l *link, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.trying = false
+	if err == nil {
+		s.mu.link, s.mu.wait = l, 0
+		return
+	}
+	s.mu.wait = min(max(2*s.mu.wait, retryFirst), retryMost)
+	s.mu.next = time.Now().Add(s.mu.wait)
+	s.client.config.Logger.DebugContext(ctx, "no shared memory; objects go over TCP", "error", err)
+}
+
+// close ends the plane. No calls are in progress.
+func (s *sharedMemory) close() {
+	s.mu.Lock()
+	s.mu.closed = true
+	s.mu.Unlock()
+	s.tries.Wait()
+	if s.mu.link != nil {
+		s.mu.link.close()
+		s.mu.link = nil
+	}
+}
+
+func (l *link) close() {
+	l.stage.close()
+	_ = l.session.Close() // nothing depends on the process any more
+}
+
+// open opens a session with the first process that serves the same store.
+func (s *sharedMemory) open(ctx context.Context) (*link, error) {
+	v, err := s.client.master.version(ctx)
+	if err != nil {
+		return nil, err
+	}
+	addresses, err := s.addresses()
+	if err != nil {
+		return nil, err
+	}
+	failure := fmt.Errorf("%w: none runs on this machine", shm.ErrUnavailable)
+	for i, addr := range addresses {
+		l, err := s.openAt(ctx, v, addr)
+		if err == nil {
+			return l, nil
+		}
+		if i == 0 {
+			failure = err
+		} else {
+			failure = errors.Join(failure, err)
+		}
+	}
+	return nil, failure
+}
+
+// addresses are the processes to try.
+func (s *sharedMemory) addresses() ([]string, error) {
+	if named := s.client.config.SharedMemory; named != sharedMemoryAuto {
+		return []string{named}, nil
+	}
+	ports, err := shm.Ports()
+	addresses := make([]string, len(ports))
+	for i, port := range ports {
+		addresses[i] = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+	}
+	return addresses, err
+}
+
+func (s *sharedMemory) openAt(ctx context.Context, v *version, addr string) (*link, error) {
+	config := &s.client.config
+	session, err := shm.Open(ctx, shm.Options{
+		Addr:        addr,
+		ArenaBytes:  config.ArenaBytes + stageBytes,
+		KeepBytes:   sharedKeepBytes,
+		ConfigType:  v.configType(),
+		WriteConfig: func(w *structpack.Writer) { v.writeConfig(w, &config.Replicate) },
+		OpenTimeout: config.ConnectTimeout,
+		CallTimeout: config.CallTimeout + config.StallTimeout,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := s.sameStore(ctx, session); err != nil {
+		_ = session.Close()
+		return nil, fmt.Errorf("the mooncake_client at %s: %w", addr, err)
+	}
+	return &link{session: session, stage: newStage(session)}, nil
+}
+
+// sameStore finds out whether a process serves the store of this client's master
+// and tenant: it has to find an object that the client puts there for that. No
+// data is written, as one byte of any value will do.
+func (s *sharedMemory) sameStore(ctx context.Context, session *shm.Session) error {
+	id := newWriterID()
+	key := fmt.Sprintf("ollamoon/probe/%016x%016x", id[0], id[1])
+	m, tenant := s.client.master, s.client.config.Tenant
+	started, err := ask(ctx, m, putStart(id, []string{key}, []uint64{1}, &ReplicateConfig{}, tenant))
+	if err == nil {
+		err = started[0].err
+	}
+	if err != nil {
+		return err
+	}
+	defer func() {
+		detached, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.client.config.CallTimeout)
+		defer cancel()
+		_, _ = ask(detached, m, putRevoke(id, []string{key}, tenant)) // if it has not ended
+		_, _ = ask(detached, m, remove([]string{key}, true, tenant))  // if it has
+	}()
+	if _, err := ask(ctx, m, putEnd(id, []string{key}, tenant)); err != nil {
+		return err
+	}
+	buffer, err := session.Alloc(1)
+	if err != nil {
+		return err
+	}
+	defer buffer.Free()
+	results, err := session.Get(ctx, []shm.Item{{Key: key, Bytes: buffer.Bytes()}})
+	if err != nil {
+		return err
+	}
+	if results[0].Code != 0 {
+		return fmt.Errorf("%w: %w", errOtherStore, codeError(int32(results[0].Code)))
+	}
+	return nil
+}
