@@ -1,0 +1,78 @@
+package worker
+
+import (
+	"sync"
+	"time"
+)
+
+// estimates are what loading and computing are expected to take on this machine:
+// moving averages of what they took, per page and per token.
+type estimates struct {
+	mu struct {
+		sync.Mutex
+		load, compute rate
+	}
+}
+
+// A rate is a moving average of time per unit; a zero rate has seen nothing.
+type rate struct {
+	perUnit time.Duration
+	seen    bool
+}
+
+// weight of a new observation.
+const weight = 0.25
+
+func (r *rate) observe(took time.Duration, units int) {
+	if units <= 0 {
+		return
+	}
+	per := took / time.Duration(units)
+	if !r.seen {
+		r.perUnit, r.seen = per, true
+		return
+	}
+	r.perUnit += time.Duration(weight * float64(per-r.perUnit))
+}
+
+// minObserved is the least number of computed tokens from which a speed is
+// learnt: shorter prompts have other costs.
+const minObserved = 128
+
+func (e *estimates) loaded(took time.Duration, pages int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.mu.load.observe(took, pages)
+}
+
+func (e *estimates) computed(took time.Duration, tokens int) {
+	if tokens < minObserved {
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.mu.compute.observe(took, tokens)
+}
+
+// worth reports whether loading pages is expected to take less time than
+// computing their tokens beyond those that a slot has already. What has never
+// been observed is worth a try.
+func (e *estimates) worth(pages, tokensSaved int) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if tokensSaved <= 0 {
+		return false
+	}
+	if !e.mu.load.seen || !e.mu.compute.seen {
+		return true
+	}
+	return e.mu.load.perUnit*time.Duration(pages) < e.mu.compute.perUnit*time.Duration(tokensSaved)
+}
+
+// rates returns the present estimates: of a page's load and a token's
+// computation; zero where nothing has been observed.
+func (e *estimates) rates() (load, compute time.Duration) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.mu.load.perUnit, e.mu.compute.perUnit
+}

@@ -1,0 +1,164 @@
+package worker
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+)
+
+// maxBodyBytes bounds a request's body: well past any context.
+const maxBodyBytes = 256 << 20
+
+// serveCompletion runs a completion on a slot.
+func (w *Worker) serveCompletion(rw http.ResponseWriter, r *http.Request, predict predict) {
+	body, err := io.ReadAll(http.MaxBytesReader(rw, r.Body, maxBodyBytes))
+	if err != nil {
+		http.Error(rw, "reading the request: "+err.Error(), http.StatusBadRequest)
+		return
+	}
+	var req request
+	if json.Unmarshal(body, &req) != nil {
+		w.answer(rw, r, body, nil) // the engine says what is wrong with it
+		return
+	}
+	ctx := r.Context()
+	tokens := w.predict(ctx, predict, &req, body)
+	slots, err := w.queue.take(ctx, tokens, req.slotWanted())
+	if err != nil {
+		return // the client has gone
+	}
+	defer w.queue.give(slots)
+	if len(slots) != 1 {
+		w.answer(rw, r, body, nil)
+		for _, s := range slots {
+			s.forget()
+		}
+		return
+	}
+	held := slots[0]
+	var fix correction
+	if tokens != nil {
+		fix = w.prepare(ctx, held, tokens)
+	}
+	if req.IDSlot == nil || *req.IDSlot < 0 {
+		body = withSlot(body, held.id)
+	}
+	cached, computed, ok := w.answer(rw, r, body, &fix)
+	held.advance(tokens, cached, computed, w.config.UBatch, ok && tokens != nil && cached+computed == len(tokens))
+}
+
+// predict returns the tokens of a request that may be shared, or nil.
+func (w *Worker) predict(ctx context.Context, predict predict, req *request, body []byte) []int32 {
+	switch {
+	case w.share == nil, predict == nil:
+		return nil
+	case req.CachePrompt != nil && !*req.CachePrompt, len(req.LoRA) > 0, len(req.Multimodal) > 0, req.slotWanted() == allSlots:
+		return nil
+	case len(body) < PageTokens: // fewer bytes than a page has tokens
+		return nil
+	}
+	tokens, err := predict(ctx, w.config.Engine, req, body)
+	if err != nil {
+		if !errors.Is(err, errUnpredictable) && ctx.Err() == nil {
+			w.config.Logger.Debug("a prompt was not predicted", "error", err)
+		}
+		return nil
+	}
+	if len(tokens) <= PageTokens || len(tokens) > w.config.Context {
+		return nil
+	}
+	return tokens
+}
+
+// prepare puts into a slot what the store has of a prompt, and publishes what it
+// has not. Whatever fails is logged, and left to the engine to compute.
+func (w *Worker) prepare(ctx context.Context, held *slot, tokens []int32) correction {
+	if _, err := w.share.load(ctx, w.config.Engine, held, tokens); err != nil && ctx.Err() == nil {
+		w.config.Logger.Warn("a prefix was not loaded", "tokens", len(tokens), "error", err)
+	}
+	fix, err := w.step(ctx, held, tokens)
+	if err != nil && ctx.Err() == nil {
+		w.config.Logger.Warn("a prefix was not published", "tokens", len(tokens), "error", err)
+	}
+	return fix
+}
+
+// answer forwards a request with another body and returns what the engine says
+// of the prompt. With a correction the answer's figures are put right on their
+// way.
+func (w *Worker) answer(rw http.ResponseWriter, r *http.Request, body []byte, fix *correction) (cached, computed int, ok bool) {
+	out := r.Clone(r.Context())
+	out.Body = io.NopCloser(bytes.NewReader(body))
+	out.ContentLength = int64(len(body))
+	out.Header.Del("Expect")
+	if fix == nil {
+		w.forward.ServeHTTP(rw, out)
+		return 0, 0, false
+	}
+	seen := &corrector{ResponseWriter: rw, fix: *fix}
+	w.forward.ServeHTTP(seen, out)
+	seen.finish()
+	return seen.cached, seen.computed, seen.ok
+}
+
+// A corrector passes an answer on by pieces, events of a stream or a whole body,
+// puts their figures right and notes what the engine says of the prompt.
+type corrector struct {
+	http.ResponseWriter
+	fix    correction
+	stream bool
+	rest   bytes.Buffer // of a piece that is not whole yet
+
+	cached, computed int
+	ok               bool
+}
+
+// WriteHeader decides how the answer is cut.
+func (c *corrector) WriteHeader(status int) {
+	c.stream = strings.HasPrefix(c.Header().Get("Content-Type"), "text/event-stream")
+	if c.fix.tokens > 0 {
+		c.Header().Del("Content-Length")
+	}
+	c.ResponseWriter.WriteHeader(status)
+}
+
+// Write passes on what is whole.
+func (c *corrector) Write(p []byte) (int, error) {
+	c.rest.Write(p)
+	if !c.stream {
+		return len(p), nil
+	}
+	data := c.rest.Bytes()
+	end := bytes.LastIndexByte(data, '\n') + 1
+	if end == 0 {
+		return len(p), nil
+	}
+	whole := bytes.Clone(data[:end])
+	c.rest.Next(end)
+	if err := c.pass(whole); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+func (c *corrector) pass(piece []byte) error {
+	if cached, computed, ok := timingsOf(piece); ok {
+		c.cached, c.computed, c.ok = cached, computed, true
+	}
+	_, err := c.ResponseWriter.Write(c.fix.apply(piece))
+	return err
+}
+
+// finish passes on what is left.
+func (c *corrector) finish() {
+	if c.rest.Len() > 0 {
+		_ = c.pass(c.rest.Bytes()) // the client may have gone
+	}
+}
+
+// Unwrap lets http.ResponseController reach the connection, to flush it.
+func (c *corrector) Unwrap() http.ResponseWriter { return c.ResponseWriter }

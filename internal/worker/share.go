@@ -1,0 +1,210 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"ollamoon/internal/engine"
+	"ollamoon/slotfile"
+)
+
+// fileNumber names slot files, apart from those of other processes.
+var fileNumber atomic.Int64
+
+func slotFileName() string {
+	return fmt.Sprintf("ollamoon-%d-%d", os.Getpid(), fileNumber.Add(1))
+}
+
+// load brings a slot as much of a prompt as the store has and is worth loading.
+// It returns how many tokens the slot holds of it then.
+func (s *sharer) load(ctx context.Context, e *engine.Client, held *slot, tokens []int32) (int, error) {
+	live := common(held.tokens, tokens)
+	pages := (len(tokens) - 1) / PageTokens // a token has to be left to compute
+	if pages*PageTokens <= live || !s.estimates.worth(pages, pages*PageTokens-live) {
+		return live, nil
+	}
+	buffers, free, err := s.buffers(pages)
+	if err != nil {
+		return live, err
+	}
+	defer free()
+	begin := time.Now()
+	storeCtx, cancel := s.within(ctx)
+	match, err := s.connector.LoadCachedPrefix(storeCtx, tokens, buffers)
+	cancel()
+	if err != nil || match.Tokens <= live {
+		return live, err
+	}
+	if err := keep(ctx, e, held, tokens[:match.Tokens]); err != nil {
+		return live, err
+	}
+	payloads := make([][]byte, match.Pages)
+	for i := range payloads {
+		payloads[i] = buffers[i][:s.pageBytes]
+	}
+	if err := s.restore(ctx, e, held, tokens[:match.Tokens], payloads); err != nil {
+		return 0, err
+	}
+	s.estimates.loaded(time.Since(begin), match.Pages)
+	return match.Tokens, nil
+}
+
+// restore writes pages as a slot file and lets the engine read it.
+func (s *sharer) restore(ctx context.Context, e *engine.Client, held *slot, tokens []int32, payloads [][]byte) error {
+	name := slotFileName()
+	path := filepath.Join(s.Folder, name)
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600) //nolint:gosec // a name of ours
+	if err != nil {
+		return fmt.Errorf("making a slot file: %w", err)
+	}
+	defer os.Remove(path) //nolint:errcheck // swept at the next start
+	err = s.Shape.On(held.id).Write(file, tokens, PageTokens, []slotfile.Pages{{Payloads: payloads}})
+	if err := errors.Join(err, file.Close()); err != nil {
+		return fmt.Errorf("making a slot file: %w", err)
+	}
+	held.forget()
+	if err := e.Restore(ctx, held.id, name, len(tokens)); err != nil {
+		return fmt.Errorf("restoring %d tokens: %w", len(tokens), err)
+	}
+	held.hold(tokens, len(tokens))
+	return nil
+}
+
+// keep makes the engine put what a slot holds into its own memory of
+// conversations, as it does itself when another conversation takes the slot,
+// unless what is to be restored has it all. A restore would lose it.
+func keep(ctx context.Context, e *engine.Client, held *slot, restored []int32) error {
+	n := len(held.tokens)
+	if n == 0 || common(held.tokens, restored) == n {
+		return nil
+	}
+	other := int32(0)
+	if held.tokens[0] == other {
+		other++
+	}
+	if _, err := e.Prefill(ctx, held.id, []int32{other}); err != nil {
+		return fmt.Errorf("keeping a conversation: %w", err)
+	}
+	held.forget()
+	return nil
+}
+
+// boundary is where a step for publishing a prompt ends: the last page's end
+// that leaves a batch to compute.
+func boundary(tokens int) int {
+	return max(0, tokens-minBatch) / PageTokens * PageTokens
+}
+
+// step computes a prompt up to a page's end and publishes what of it may be. It
+// returns how many tokens it computed, and in which time.
+func (w *Worker) step(ctx context.Context, held *slot, tokens []int32) (correction, error) {
+	s := w.share
+	end := boundary(len(tokens))
+	if !s.Role.Publishes() || end == 0 || common(held.tokens, tokens) >= end {
+		return correction{}, nil
+	}
+	timings, err := w.config.Engine.Prefill(ctx, held.id, tokens[:end])
+	if err != nil {
+		held.forget()
+		return correction{}, fmt.Errorf("computing a step: %w", err)
+	}
+	s.estimates.computed(time.Duration(timings.PromptMS*float64(time.Millisecond)), timings.PromptTokens)
+	held.advance(tokens[:end], timings.CacheTokens, timings.PromptTokens, w.config.UBatch, true)
+	done := correction{tokens: timings.PromptTokens, ms: timings.PromptMS}
+	return done, w.publish(ctx, held)
+}
+
+// publish saves a slot and publishes the pages of its sound rows, the latter
+// while the caller goes on.
+func (w *Worker) publish(ctx context.Context, held *slot) error {
+	pages := held.sound / PageTokens
+	if pages == 0 {
+		return nil
+	}
+	s := w.share
+	name := slotFileName()
+	path := filepath.Join(s.Folder, name)
+	if _, err := w.config.Engine.Save(ctx, held.id, name, len(held.tokens)); err != nil {
+		_ = os.Remove(path) // it may not be there
+		return fmt.Errorf("saving a slot: %w", err)
+	}
+	tokens := held.tokens
+	w.publishes.Go(func() {
+		defer os.Remove(path) //nolint:errcheck // swept at the next start
+		if err := s.publishFile(context.WithoutCancel(ctx), path, tokens, pages); err != nil {
+			w.config.Logger.Warn("pages were not published", "pages", pages, "error", err)
+		}
+	})
+	return nil
+}
+
+// publishFile cuts a saved file and publishes its first pages, under the keys
+// of the tokens that the file names.
+func (s *sharer) publishFile(ctx context.Context, path string, tokens []int32, pages int) error {
+	file, err := os.Open(path) //nolint:gosec // a name of ours
+	if err != nil {
+		return fmt.Errorf("reading a slot file: %w", err)
+	}
+	defer file.Close() //nolint:errcheck // read only
+	info, err := file.Stat()
+	if err != nil {
+		return fmt.Errorf("reading a slot file: %w", err)
+	}
+	saved, err := slotfile.Parse(file, info.Size(), len(tokens))
+	if err != nil {
+		return err
+	}
+	if len(saved.Sections) != 1 || !saved.Sections[0].Complete(len(saved.Tokens)) || len(saved.Tokens) < pages*PageTokens {
+		return errors.New("worker: a saved slot has other cells than its tokens")
+	}
+	buffers, free, err := s.buffers(pages)
+	if err != nil {
+		return err
+	}
+	defer free()
+	for i := range buffers {
+		if err := saved.Sections[0].ReadPage(buffers[i][:s.pageBytes], i, PageTokens); err != nil {
+			return err
+		}
+	}
+	ctx, cancel := s.within(ctx)
+	defer cancel()
+	_, err = s.connector.StoreComputedPrefix(ctx, saved.Tokens, buffers)
+	return err
+}
+
+// inflight holds what prompts' pages are being computed at the moment, so that
+// no two requests compute the same.
+type inflight struct {
+	mu struct {
+		sync.Mutex
+		prompts map[string]chan struct{}
+	}
+}
+
+// begin claims a page by its key. If someone has it, the channel is closed when
+// they are done.
+func (f *inflight) begin(key string) (done func(), other <-chan struct{}) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if c, ok := f.mu.prompts[key]; ok {
+		return nil, c
+	}
+	if f.mu.prompts == nil {
+		f.mu.prompts = map[string]chan struct{}{}
+	}
+	c := make(chan struct{})
+	f.mu.prompts[key] = c
+	return func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		delete(f.mu.prompts, key)
+		close(c)
+	}, nil
+}

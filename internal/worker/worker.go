@@ -1,0 +1,180 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"ollamoon/connector"
+	"ollamoon/internal/engine"
+	"ollamoon/page"
+	"ollamoon/prefix"
+	"ollamoon/slotfile"
+	"ollamoon/store"
+)
+
+// PageTokens is the number of tokens in a page.
+const PageTokens = 256
+
+// Config says what a Worker works with.
+type Config struct {
+	Engine *engine.Client
+	// Prefix is the path prefix under which the engine serves.
+	Prefix string
+	// Slots is how many slots the engine has, Context how many tokens fit into one.
+	Slots, Context int
+	// UBatch is the engine's physical batch size, in tokens.
+	UBatch int
+	// APIKeys are those that the engine accepts; none means that it asks for none.
+	APIKeys []string
+
+	// Sharing is nil when nothing can be shared; Reason then says why.
+	Sharing *Sharing
+	Reason  string
+
+	Logger *slog.Logger
+}
+
+// Sharing is what it takes to share an engine's cache.
+type Sharing struct {
+	Store     store.Store
+	Role      connector.Role
+	Namespace prefix.Namespace
+	Sealer    *page.Sealer
+	// Shape is that of the engine's slot files, Folder where it writes them.
+	Shape  slotfile.Shape
+	Folder string
+	// Deadline bounds each lookup, load and publish.
+	Deadline time.Duration
+}
+
+// A Worker is an HTTP handler in front of an engine. Its owner closes it.
+type Worker struct {
+	config    Config
+	queue     *queue
+	forward   *httputil.ReverseProxy
+	share     *sharer // nil when nothing is shared
+	publishes sync.WaitGroup
+}
+
+// New returns a Worker.
+func New(config Config) (*Worker, error) {
+	w := &Worker{config: config, queue: newQueue(config.Slots)}
+	w.forward = &httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(&url.URL{Scheme: "http", Host: "engine"})
+			r.Out.Host = r.In.Host
+		},
+		Transport:     config.Engine.HTTP.Transport,
+		FlushInterval: -1,
+		ErrorHandler: func(rw http.ResponseWriter, r *http.Request, err error) {
+			if r.Context().Err() == nil {
+				config.Logger.Error("the engine does not answer", "path", r.URL.Path, "error", err)
+			}
+			rw.WriteHeader(http.StatusBadGateway)
+		},
+	}
+	if config.Sharing != nil {
+		var err error
+		if w.share, err = newSharer(config.Sharing); err != nil {
+			return nil, fmt.Errorf("worker: %w", err)
+		}
+	}
+	return w, nil
+}
+
+// Close waits for what is being published.
+func (w *Worker) Close() { w.publishes.Wait() }
+
+// ServeHTTP serves completions by way of a slot and everything else by the
+// engine alone.
+func (w *Worker) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
+	path, ok := strings.CutPrefix(r.URL.Path, w.config.Prefix)
+	predict, completion := predictions[path]
+	if !ok || !completion || r.Method != http.MethodPost || !w.authorized(r) {
+		w.forward.ServeHTTP(rw, r)
+		return
+	}
+	w.serveCompletion(rw, r, predict)
+}
+
+// authorized reports whether the engine will accept a request's key: one that
+// it will refuse should not cause any work.
+func (w *Worker) authorized(r *http.Request) bool {
+	if len(w.config.APIKeys) == 0 {
+		return true
+	}
+	key := r.Header.Get("X-Api-Key")
+	if bearer, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok {
+		key = bearer
+	}
+	for _, k := range w.config.APIKeys {
+		if k == key {
+			return true
+		}
+	}
+	return false
+}
+
+// A sharer shares the cache of an engine whose cache has one section.
+type sharer struct {
+	*Sharing
+	connector *connector.Connector
+	pageBytes int
+	estimates estimates
+	inflight  inflight
+}
+
+func newSharer(s *Sharing) (*sharer, error) {
+	if len(s.Shape.Sections) != 1 {
+		return nil, errors.New("a cache of several sections cannot be shared yet")
+	}
+	section := s.Shape.Sections[0]
+	c, err := connector.New(s.Store, connector.Config{
+		Role: s.Role, Keys: prefix.Config{Model: s.Namespace.Model(), PageTokens: PageTokens},
+		PageBytes: section.PageBytes(PageTokens), Sealer: s.Sealer,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(s.Folder, 0o700); err != nil {
+		return nil, fmt.Errorf("making the folder of slot files: %w", err)
+	}
+	return &sharer{Sharing: s, connector: c, pageBytes: section.PageBytes(PageTokens)}, nil
+}
+
+// buffers returns memory for n pages, and what frees it.
+func (s *sharer) buffers(n int) ([][]byte, func(), error) {
+	var held []store.Buffer
+	free := func() {
+		for _, b := range held {
+			b.Free()
+		}
+	}
+	pages := make([][]byte, n)
+	for i := range pages {
+		b, err := s.Store.Alloc(s.connector.ObjectBytes())
+		if err != nil {
+			free()
+			return nil, nil, fmt.Errorf("allocating %d pages: %w", n, err)
+		}
+		held = append(held, b)
+		pages[i] = b.Bytes()
+	}
+	return pages, free, nil
+}
+
+// within is a context for a call to the store.
+func (s *sharer) within(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, s.Deadline, errDeadline)
+}
+
+var errDeadline = errors.New("worker: the store took longer than its deadline")
