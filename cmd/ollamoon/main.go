@@ -36,6 +36,6 @@ func newRootCommand() *cobra.Command {
 		SilenceErrors: true,
 		Args:          cobra.NoArgs,
 	}
-	root.AddCommand(newKeysCommand(), newReportCommand())
+	root.AddCommand(newKeysCommand(), newBenchCommand(), newReportCommand())
 	return root
 }
