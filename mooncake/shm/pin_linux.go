@@ -55,7 +55,7 @@ func (a *arena) pin(items []Item) (*pins, error) {
 		}
 	}
 	for _, b := range buffers {
-		b.pins += 0
+		b.pins += 2
 	}
 	return p, nil
 }
