@@ -122,13 +122,10 @@ func TestCloseEndsPuts(t *testing.T) {
 	thaw := freeze(t, store)
 	result := make(chan []error, 1)
 	go func() { result <- c.BatchPut(context.Background(), put) }()
-	for begun := false; !begun; { // until the master has begun it
+	await(t, "the put to begin", func() bool {
 		known, err := other.BatchQuery(within(t), keysIn(put))
-		if err != nil {
-			t.Fatal(err)
-		}
-		begun = errors.Is(known[0].Err, ErrNotReady)
-	}
+		return err == nil && errors.Is(known[0].Err, ErrNotReady)
+	})
 	timed(t, "close", soon, func() {
 		if err := c.Close(); err != nil {
 			t.Error(err)

@@ -116,6 +116,16 @@ func within(t testing.TB) context.Context {
 	return ctx
 }
 
+// await waits until something is so.
+func await(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !is(); time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("waited in vain for %s", what)
+		}
+	}
+}
+
 // dial returns a client of a store over TCP, changed as the test wants.
 func dial(t testing.TB, c *cluster.Cluster, changes ...func(*Config)) *Client {
 	t.Helper()

@@ -17,7 +17,8 @@ const (
 	// sharedKeepBytes is the memory that the arena keeps when nothing is in it.
 	sharedKeepBytes = 8 << 20
 	// After shared memory has failed, it is tried again after retryFirst, then after
-	// twice as long each time, up to retryMost.
+	// twice as long each time, up to retryMost, until it has lasted for as long as
+	// that.
 	retryFirst = time.Second
 	retryMost  = time.Minute
 )
@@ -45,6 +46,7 @@ type sharedMemory struct {
 // A link is a session with a process that was found to serve the same store.
 type link struct {
 	session *shm.Session
+	since   time.Time
 	stage   *stage
 }
 
@@ -99,8 +101,10 @@ func (s *sharedMemory) use() *link {
 func (s *sharedMemory) drop() {
 	lost := s.mu.link
 	s.mu.link = nil
-	s.mu.wait = retryFirst
-	s.mu.next = time.Now().Add(s.mu.wait)
+	if time.Since(lost.since) > retryMost {
+		s.mu.wait = 0
+	}
+	s.delay()
 	s.client.config.Logger.Warn("shared memory is lost; objects go over TCP", "error", lost.session.Err())
 	s.tries.Go(lost.close)
 }
@@ -111,12 +115,17 @@ func (s *sharedMemory) tried(ctx context.Context, l *link, err error) {
 	defer s.mu.Unlock()
 	s.mu.trying = false
 	if err == nil {
-		s.mu.link, s.mu.wait = l, 0
+		s.mu.link = l
 		return
 	}
+	s.delay()
+	s.client.config.Logger.DebugContext(ctx, "no shared memory; objects go over TCP", "error", err)
+}
+
+// delay sets the time of the next try. The caller holds mu.
+func (s *sharedMemory) delay() {
 	s.mu.wait = min(max(2*s.mu.wait, retryFirst), retryMost)
 	s.mu.next = time.Now().Add(s.mu.wait)
-	s.client.config.Logger.DebugContext(ctx, "no shared memory; objects go over TCP", "error", err)
 }
 
 // close ends the plane. No calls are in progress.
@@ -192,7 +201,7 @@ func (s *sharedMemory) openAt(ctx context.Context, v *version, addr string) (*li
 		_ = session.Close()
 		return nil, fmt.Errorf("the mooncake_client at %s: %w", addr, err)
 	}
-	return &link{session: session, stage: newStage(session)}, nil
+	return &link{session: session, since: time.Now(), stage: newStage(session)}, nil
 }
 
 // sameStore finds out whether a process serves the store of this client's master
