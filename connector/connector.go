@@ -86,7 +86,7 @@ func (c *Connector) LoadCachedPrefix(ctx context.Context, tokens []int32, buffer
 	if !c.config.Role.Loads() {
 		return Match{}, fmt.Errorf("loading a prefix as %s: %w", c.config.Role, ErrRole)
 	}
-	pages, keys, err := c.pages(tokens, buffers)
+	pages, keys, err := c.pages(tokens, buffers, false)
 	if err != nil || len(pages) == 0 {
 		return Match{}, err
 	}
@@ -112,7 +112,8 @@ func (c *Connector) LoadCachedPrefix(ctx context.Context, tokens []int32, buffer
 // and returns how many were stored newly. buffers[i] holds page i's payload in
 // its first PageBytes; a seal is written behind those that are published. Pages
 // that someone else has published, or publishes at the same time, are left as
-// they are.
+// they are. A nil buffer stands for a page that the caller does not have; it is
+// passed over.
 //
 // The error is that of the first page that could be stored neither by this call
 // nor by another.
@@ -120,7 +121,7 @@ func (c *Connector) StoreComputedPrefix(ctx context.Context, tokens []int32, buf
 	if !c.config.Role.Publishes() {
 		return 0, fmt.Errorf("publishing a prefix as %s: %w", c.config.Role, ErrRole)
 	}
-	pages, keys, err := c.pages(tokens, buffers)
+	pages, keys, err := c.pages(tokens, buffers, true)
 	if err != nil || len(pages) == 0 {
 		return 0, err
 	}
@@ -130,7 +131,7 @@ func (c *Connector) StoreComputedPrefix(ctx context.Context, tokens []int32, buf
 	}
 	var missing []store.Item
 	for i, there := range present {
-		if there {
+		if there || buffers[i] == nil {
 			continue
 		}
 		if err := c.seal(buffers[i], pages[i]); err != nil {
@@ -156,11 +157,11 @@ func (c *Connector) StoreComputedPrefix(ctx context.Context, tokens []int32, buf
 }
 
 // pages returns the full pages of a prompt that have a buffer, with the keys of
-// their objects.
-func (c *Connector) pages(tokens []int32, buffers [][]byte) ([]prefix.Page, []string, error) {
+// their objects. Nil buffers pass only where gaps may be.
+func (c *Connector) pages(tokens []int32, buffers [][]byte, gaps bool) ([]prefix.Page, []string, error) {
 	keep := min(len(tokens)/c.config.Keys.PageTokens, len(buffers))
 	for i, b := range buffers[:keep] {
-		if len(b) != c.ObjectBytes() {
+		if len(b) != c.ObjectBytes() && (b != nil || !gaps) {
 			return nil, nil, fmt.Errorf("%w: page %d has %d bytes, an object has %d", ErrBuffer, i, len(b), c.ObjectBytes())
 		}
 	}

@@ -207,6 +207,18 @@ func TestBoundsOfAPrompt(t *testing.T) {
 	}
 }
 
+func TestPublishPassesOverPagesNotAtHand(t *testing.T) {
+	c := connect(t, newMemory(t), config(Mixed))
+	tokens, pages := prompt(32, 32), buffers(c, 4)
+	publish(t, c, tokens, [][]byte{nil, nil, pages[2], pages[3]}, 2)
+	loaded(t, c, tokens, pages, 0)
+	publish(t, c, tokens, pages[:2], 2)
+	loaded(t, c, tokens, pages, 4)
+	if _, err := c.LoadCachedPrefix(t.Context(), tokens, [][]byte{nil}); !errors.Is(err, ErrBuffer) {
+		t.Errorf("loading without a buffer: %v", err)
+	}
+}
+
 // replace puts another object under a key, as a fault of the store would.
 func replace(t *testing.T, s store.Store, key string, object []byte) {
 	t.Helper()
