@@ -1,6 +1,10 @@
 package transfer
 
-import "errors"
+import (
+	"context"
+	"errors"
+	"time"
+)
 
 // The outcomes that a caller treats differently. Errors of this package wrap
 // one of them, or the context's error when the context ended the call.
@@ -18,3 +22,15 @@ var (
 	// ErrClosed: the Pool has been closed.
 	ErrClosed = errors.New("transfer: closed")
 )
+
+// ended returns why a context is done, or nil. A dialer gives up at its context's
+// deadline by itself, which can be a moment before the context says so.
+func ended(ctx context.Context) error {
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	if deadline, ok := ctx.Deadline(); ok && !time.Now().Before(deadline) {
+		return context.DeadlineExceeded
+	}
+	return nil
+}

@@ -107,7 +107,7 @@ func (p *Pool) dial(ctx context.Context, endpoint string) (*conn, error) {
 		return nil, err
 	}
 	c, err := p.connect(ctx, target)
-	if err == nil || ctx.Err() != nil {
+	if err == nil || ended(ctx) != nil {
 		return c, err
 	}
 	renewed, resolveErr := p.targets.renew(ctx, endpoint)
@@ -129,7 +129,7 @@ func (p *Pool) connect(ctx context.Context, target Target) (*conn, error) {
 	dialer := net.Dialer{Timeout: p.options.DialTimeout}
 	c, err := dialer.DialContext(ctx, "tcp", target.Addr)
 	if err != nil {
-		if cause := context.Cause(ctx); cause != nil {
+		if cause := ended(ctx); cause != nil {
 			return nil, cause
 		}
 		return nil, fmt.Errorf("%w: %w", ErrUnreachable, err)

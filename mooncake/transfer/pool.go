@@ -147,7 +147,7 @@ func (p *Pool) request(ctx context.Context, endpoint string, addr uint64, size i
 	if c := p.idle(o); c != nil {
 		p.counters.reused.Add(1)
 		err := p.serve(ctx, o, c, endpoint, addr, size, run)
-		if err == nil || ctx.Err() != nil || !errors.Is(err, ErrUnreachable) || errors.Is(err, os.ErrDeadlineExceeded) {
+		if err == nil || ended(ctx) != nil || !errors.Is(err, ErrUnreachable) || errors.Is(err, os.ErrDeadlineExceeded) {
 			return err
 		}
 		p.counters.retried.Add(1)

@@ -94,7 +94,7 @@ func (s segment) target(host string) (Target, error) {
 // resolveError says that an endpoint was not resolved, or that the context
 // ended the attempt.
 func resolveError(ctx context.Context, endpoint string, err error) error {
-	if cause := context.Cause(ctx); cause != nil {
+	if cause := ended(ctx); cause != nil {
 		return fmt.Errorf("resolving endpoint %q: %w", endpoint, cause)
 	}
 	return fmt.Errorf("%w: %q: %w", ErrResolve, endpoint, err)
