@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync"
 )
 
 // maxBodyBytes bounds a request's body: well past any context.
@@ -74,13 +75,47 @@ func (w *Worker) predict(ctx context.Context, predict predict, req *request, bod
 	return tokens
 }
 
+// maxWaits bounds how often a request waits for another that computes the same
+// page.
+const maxWaits = 3
+
 // prepare puts into a slot what the store has of a prompt, and publishes what it
 // has not. Whatever fails is logged, and left to the engine to compute.
 func (w *Worker) prepare(ctx context.Context, held *slot, tokens []int32) correction {
-	if _, err := w.share.load(ctx, w.config.Engine, held, tokens); err != nil && ctx.Err() == nil {
-		w.config.Logger.Warn("a prefix was not loaded", "tokens", len(tokens), "error", err)
+	s := w.share
+	for range maxWaits {
+		at, err := s.load(ctx, w.config.Engine, held, tokens)
+		if err != nil {
+			if ctx.Err() == nil {
+				w.config.Logger.Warn("a prefix was not loaded", "tokens", len(tokens), "error", err)
+			}
+			return correction{} // after a failure the store is not asked again
+		}
+		if !s.Role.Publishes() || at >= boundary(len(tokens)) {
+			return correction{}
+		}
+		release, other := s.inflight.claim(s.key(tokens, at/PageTokens))
+		if release != nil {
+			return w.compute(ctx, held, tokens, release)
+		}
+		select {
+		case <-other:
+		case <-ctx.Done():
+			return correction{}
+		}
 	}
-	fix, err := w.step(ctx, held, tokens)
+	return correction{}
+}
+
+// compute computes and publishes a prompt's pages and calls release when they
+// have been published.
+func (w *Worker) compute(ctx context.Context, held *slot, tokens []int32, release func()) correction {
+	published := &sync.WaitGroup{}
+	fix, err := w.steps(ctx, held, tokens, published)
+	w.publishes.Go(func() {
+		published.Wait()
+		release()
+	})
 	if err != nil && ctx.Err() == nil {
 		w.config.Logger.Warn("a prefix was not published", "tokens", len(tokens), "error", err)
 	}

@@ -101,30 +101,46 @@ func boundary(tokens int) int {
 	return max(0, tokens-minBatch) / PageTokens * PageTokens
 }
 
-// step computes a prompt up to a page's end and publishes what of it may be. It
-// returns how many tokens it computed, and in which time.
-func (w *Worker) step(ctx context.Context, held *slot, tokens []int32) (correction, error) {
+// firstStep is how many tokens the first step of a prompt computes; each later
+// one doubles it, so that all saves of a prompt copy at most about twice its
+// final size.
+const firstStep = 1024
+
+// steps computes a prompt up to a page's end, publishing on the way; published
+// counts what has not ended when steps returns. It returns how many tokens it
+// computed, and in which time.
+func (w *Worker) steps(ctx context.Context, held *slot, tokens []int32, published *sync.WaitGroup) (correction, error) {
 	s := w.share
 	end := boundary(len(tokens))
-	if !s.Role.Publishes() || end == 0 || common(held.tokens, tokens) >= end {
-		return correction{}, nil
+	var done correction
+	at := common(held.tokens, tokens)
+	for size := firstStep; at < end; size *= 2 {
+		next := min(end, (at+size)/PageTokens*PageTokens)
+		if end-next < PageTokens*2 {
+			next = end // what is left is not worth a step of its own
+		}
+		timings, err := w.config.Engine.Prefill(ctx, held.id, tokens[:next])
+		if err != nil {
+			held.forget()
+			return done, fmt.Errorf("computing a step: %w", err)
+		}
+		s.estimates.computed(time.Duration(timings.PromptMS*float64(time.Millisecond)), timings.PromptTokens)
+		held.advance(tokens[:next], timings.CacheTokens, timings.PromptTokens, w.config.UBatch, true)
+		done.tokens += timings.PromptTokens
+		done.ms += timings.PromptMS
+		if err := w.publish(ctx, held, timings.CacheTokens/PageTokens, published); err != nil {
+			return done, err
+		}
+		at = next
 	}
-	timings, err := w.config.Engine.Prefill(ctx, held.id, tokens[:end])
-	if err != nil {
-		held.forget()
-		return correction{}, fmt.Errorf("computing a step: %w", err)
-	}
-	s.estimates.computed(time.Duration(timings.PromptMS*float64(time.Millisecond)), timings.PromptTokens)
-	held.advance(tokens[:end], timings.CacheTokens, timings.PromptTokens, w.config.UBatch, true)
-	done := correction{tokens: timings.PromptTokens, ms: timings.PromptMS}
-	return done, w.publish(ctx, held)
+	return done, nil
 }
 
-// publish saves a slot and publishes the pages of its sound rows, the latter
-// while the caller goes on.
-func (w *Worker) publish(ctx context.Context, held *slot) error {
+// publish saves a slot and publishes the pages of its sound rows, from the given
+// one on, the latter while the caller goes on and counted in published.
+func (w *Worker) publish(ctx context.Context, held *slot, from int, published *sync.WaitGroup) error {
 	pages := held.sound / PageTokens
-	if pages == 0 {
+	if pages <= from {
 		return nil
 	}
 	s := w.share
@@ -135,18 +151,18 @@ func (w *Worker) publish(ctx context.Context, held *slot) error {
 		return fmt.Errorf("saving a slot: %w", err)
 	}
 	tokens := held.tokens
-	w.publishes.Go(func() {
+	published.Go(func() {
 		defer os.Remove(path) //nolint:errcheck // swept at the next start
-		if err := s.publishFile(context.WithoutCancel(ctx), path, tokens, pages); err != nil {
-			w.config.Logger.Warn("pages were not published", "pages", pages, "error", err)
+		if err := s.publishFile(context.WithoutCancel(ctx), path, tokens, from, pages); err != nil {
+			w.config.Logger.Warn("pages were not published", "from", from, "to", pages, "error", err)
 		}
 	})
 	return nil
 }
 
-// publishFile cuts a saved file and publishes its first pages, under the keys
-// of the tokens that the file names.
-func (s *sharer) publishFile(ctx context.Context, path string, tokens []int32, pages int) error {
+// publishFile cuts a saved file and publishes its pages in a range, under the
+// keys of the tokens that the file names.
+func (s *sharer) publishFile(ctx context.Context, path string, tokens []int32, from, to int) error {
 	file, err := os.Open(path) //nolint:gosec // a name of ours
 	if err != nil {
 		return fmt.Errorf("reading a slot file: %w", err)
@@ -160,51 +176,21 @@ func (s *sharer) publishFile(ctx context.Context, path string, tokens []int32, p
 	if err != nil {
 		return err
 	}
-	if len(saved.Sections) != 1 || !saved.Sections[0].Complete(len(saved.Tokens)) || len(saved.Tokens) < pages*PageTokens {
+	if len(saved.Sections) != 1 || !saved.Sections[0].Complete(len(saved.Tokens)) || len(saved.Tokens) < to*PageTokens {
 		return errors.New("worker: a saved slot has other cells than its tokens")
 	}
-	buffers, free, err := s.buffers(pages)
+	held, free, err := s.buffers(to - from)
 	if err != nil {
 		return err
 	}
 	defer free()
-	for i := range buffers {
-		if err := saved.Sections[0].ReadPage(buffers[i][:s.pageBytes], i, PageTokens); err != nil {
+	for i, b := range held {
+		if err := saved.Sections[0].ReadPage(b[:s.pageBytes], from+i, PageTokens); err != nil {
 			return err
 		}
 	}
 	ctx, cancel := s.within(ctx)
 	defer cancel()
-	_, err = s.connector.StoreComputedPrefix(ctx, saved.Tokens, buffers)
+	_, err = s.connector.StoreComputedPrefix(ctx, saved.Tokens, append(make([][]byte, from), held...))
 	return err
-}
-
-// inflight holds what prompts' pages are being computed at the moment, so that
-// no two requests compute the same.
-type inflight struct {
-	mu struct {
-		sync.Mutex
-		prompts map[string]chan struct{}
-	}
-}
-
-// begin claims a page by its key. If someone has it, the channel is closed when
-// they are done.
-func (f *inflight) begin(key string) (done func(), other <-chan struct{}) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if c, ok := f.mu.prompts[key]; ok {
-		return nil, c
-	}
-	if f.mu.prompts == nil {
-		f.mu.prompts = map[string]chan struct{}{}
-	}
-	c := make(chan struct{})
-	f.mu.prompts[key] = c
-	return func() {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		delete(f.mu.prompts, key)
-		close(c)
-	}, nil
 }

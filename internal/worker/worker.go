@@ -127,6 +127,7 @@ func (w *Worker) authorized(r *http.Request) bool {
 // A sharer shares the cache of an engine whose cache has one section.
 type sharer struct {
 	*Sharing
+	keys      prefix.Config
 	connector *connector.Connector
 	pageBytes int
 	estimates estimates
@@ -138,8 +139,9 @@ func newSharer(s *Sharing) (*sharer, error) {
 		return nil, errors.New("a cache of several sections cannot be shared yet")
 	}
 	section := s.Shape.Sections[0]
+	keys := prefix.Config{Model: s.Namespace.Model(), PageTokens: PageTokens}
 	c, err := connector.New(s.Store, connector.Config{
-		Role: s.Role, Keys: prefix.Config{Model: s.Namespace.Model(), PageTokens: PageTokens},
+		Role: s.Role, Keys: keys,
 		PageBytes: section.PageBytes(PageTokens), Sealer: s.Sealer,
 	})
 	if err != nil {
@@ -148,7 +150,16 @@ func newSharer(s *Sharing) (*sharer, error) {
 	if err := os.MkdirAll(s.Folder, 0o700); err != nil {
 		return nil, fmt.Errorf("making the folder of slot files: %w", err)
 	}
-	return &sharer{Sharing: s, connector: c, pageBytes: section.PageBytes(PageTokens)}, nil
+	return &sharer{Sharing: s, keys: keys, connector: c, pageBytes: section.PageBytes(PageTokens)}, nil
+}
+
+// key is the key of a prompt's page.
+func (s *sharer) key(tokens []int32, page int) string {
+	pages, err := s.keys.Pages(tokens[:(page+1)*PageTokens])
+	if err != nil {
+		return "" // the configuration was checked by newSharer
+	}
+	return pages[page].Key
 }
 
 // buffers returns memory for n pages, and what frees it.
