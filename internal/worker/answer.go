@@ -116,12 +116,15 @@ func fmtBytes(head []byte, parts ...string) []byte {
 	return out
 }
 
-// timingsOf returns the engine's own timings in a piece of an answer.
+// timingsOf returns what the engine says of a prompt in a piece of an answer:
+// how many tokens were cached, and how many it computed.
 func timingsOf(piece []byte) (cached, computed int, ok bool) {
-	object := timingsPattern.Find(piece)
-	if object == nil {
-		return 0, 0, false
+	if object := timingsPattern.Find(piece); object != nil {
+		c, p := field(object, "cache_n"), field(object, "prompt_n")
+		return int(c), int(p), c >= 0 && p >= 0
 	}
-	c, p := field(object, "cache_n"), field(object, "prompt_n")
-	return int(c), int(p), c >= 0 && p >= 0
+	if parts := anthropicPattern.FindSubmatch(piece); parts != nil {
+		return atoi(parts[1]), atoi(parts[2]), true
+	}
+	return 0, 0, false
 }

@@ -81,11 +81,11 @@ func (s *sharer) restore(ctx context.Context, e *engine.Client, held *slot, toke
 // unless what is to be restored has it all. A restore would lose it.
 func keep(ctx context.Context, e *engine.Client, held *slot, restored []int32) error {
 	n := len(held.tokens)
-	if n == 0 || common(held.tokens, restored) == n {
+	if !held.unknown && common(held.tokens, restored) == n {
 		return nil
 	}
 	other := int32(0)
-	if held.tokens[0] == other {
+	if n > 0 && held.tokens[0] == other {
 		other++
 	}
 	if _, err := e.Prefill(ctx, held.id, []int32{other}); err != nil {

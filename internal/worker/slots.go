@@ -13,18 +13,20 @@ type slot struct {
 	// tokens of which the slot's rows are, as far as they are known; the slot may
 	// hold more, such as what was generated.
 	tokens []int32
+	// unknown says that the slot may hold rows of which nothing is known.
+	unknown bool
 	// sound is how many rows from the first on may be published: prefilled in
 	// batches of at least minBatch, or restored from pages.
 	sound int
 }
 
 // forget says that nothing is known of the slot's contents.
-func (s *slot) forget() { s.tokens, s.sound = nil, 0 }
+func (s *slot) forget() { s.tokens, s.sound, s.unknown = nil, 0, true }
 
 // hold says that the slot's rows are those of tokens, of which so many are
 // sound.
 func (s *slot) hold(tokens []int32, sound int) {
-	s.tokens, s.sound = slices.Clone(tokens), min(sound, len(tokens))
+	s.tokens, s.sound, s.unknown = slices.Clone(tokens), min(sound, len(tokens)), false
 }
 
 // minBatch is the least number of tokens computed together whose rows equal

@@ -1,0 +1,62 @@
+package worker
+
+import "testing"
+
+func TestCorrection(t *testing.T) {
+	fix := correction{tokens: 512, ms: 1000}
+	for name, c := range map[string]struct{ in, want string }{
+		"timings": {
+			`{"content":"x","timings":{"cache_n":599,"prompt_n":1,"prompt_ms":15.5,"prompt_per_token_ms":15.5,"prompt_per_second":64.5,"predicted_n":4}}`,
+			`{"content":"x","timings":{"cache_n":87,"prompt_n":513,"prompt_ms":1015.5,"prompt_per_token_ms":1.9795321637426901,"prompt_per_second":505.1698670605613,"predicted_n":4}}`,
+		},
+		"cached tokens": {
+			`{"usage":{"prompt_tokens":600,"prompt_tokens_details":{"cached_tokens":599}}}`,
+			`{"usage":{"prompt_tokens":600,"prompt_tokens_details":{"cached_tokens":87}}}`,
+		},
+		"Anthropic": {
+			`{"usage":{"cache_read_input_tokens":599,"input_tokens":1,"output_tokens":4}}`,
+			`{"usage":{"cache_read_input_tokens":87,"input_tokens":513,"output_tokens":4}}`,
+		},
+		"text that quotes the fields": {
+			`{"content":"\"timings\":{\"cache_n\":599} {\"cached_tokens\":599}"}`,
+			`{"content":"\"timings\":{\"cache_n\":599} {\"cached_tokens\":599}"}`,
+		},
+		"an event without figures": {"data: {\"content\":\"a\"}\n\n", "data: {\"content\":\"a\"}\n\n"},
+	} {
+		if got := string(fix.apply([]byte(c.in))); got != c.want {
+			t.Errorf("%s:\n%s, want\n%s", name, got, c.want)
+		}
+		if got := string(correction{}.apply([]byte(c.in))); got != c.in {
+			t.Errorf("%s: changed without a step: %s", name, got)
+		}
+	}
+}
+
+func TestTimingsOf(t *testing.T) {
+	for in, want := range map[string][2]int{
+		`{"timings":{"cache_n":599,"prompt_n":1,"prompt_ms":15.5}}`:                   {599, 1},
+		`{"usage":{"cache_read_input_tokens":3,"input_tokens":15,"output_tokens":4}}`: {3, 15},
+	} {
+		cached, computed, ok := timingsOf([]byte(in))
+		if !ok || cached != want[0] || computed != want[1] {
+			t.Errorf("%s: %d, %d, %t", in, cached, computed, ok)
+		}
+	}
+	if _, _, ok := timingsOf([]byte(`{"content":"\"timings\":{}"}`)); ok {
+		t.Error("figures out of a text")
+	}
+}
+
+func TestWithSlot(t *testing.T) {
+	for in, want := range map[string]string{
+		`{"a":1}`:     `{"id_slot":2,"a":1}`,
+		" {\n}":       " {\"id_slot\":2\n}",
+		`{}`:          `{"id_slot":2}`,
+		"{ \"a\":1 }": `{"id_slot":2, "a":1 }`,
+		`[1]`:         `[1]`,
+	} {
+		if got := string(withSlot([]byte(in), 2)); got != want {
+			t.Errorf("%q became %q, want %q", in, got, want)
+		}
+	}
+}
