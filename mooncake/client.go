@@ -20,7 +20,7 @@ type Client struct {
 	shared   sharedMemory
 	counters counters
 
-	closing context.Context //nolint:containedctx // done, with ErrClosed, when Close begins
+	closing context.Context // done, with ErrClosed, when Close begins
 	close   context.CancelCauseFunc
 	calls   sync.WaitGroup
 
@@ -69,7 +69,7 @@ func Dial(ctx context.Context, config Config) (*Client, error) {
 	c.closing, c.close = context.WithCancelCause(context.Background())
 	c.shared.client = c
 	if err := c.shared.start(ctx); err != nil {
-		_ = c.Close()
+		_ = c.Close() //nolint:contextcheck // takes its own time
 		return nil, fmt.Errorf("dialling: %w", err)
 	}
 	return c, nil

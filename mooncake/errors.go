@@ -40,6 +40,9 @@ var (
 	// ErrBusy is returned by a remove of an object that is being copied or read
 	// by the store itself.
 	ErrBusy = errors.New("mooncake: object is busy")
+	// ErrTenant is returned by a put for a tenant that a master with tenants does not
+	// know.
+	ErrTenant = errors.New("mooncake: tenant not registered")
 	// ErrArgument is returned for what the store does not take: an empty key, an
 	// empty object, a replica count of zero.
 	ErrArgument = errors.New("mooncake: bad argument")
@@ -113,7 +116,7 @@ var codes = map[int32]struct {
 	-1011:       {"unavailable in current mode", ErrUnavailable},
 	-1012:       {"not supported", ErrUnsupported},
 	-1700:       {"tenant quota exceeded", ErrNoSpace},
-	-1701:       {"tenant not registered", nil},
+	-1701:       {"tenant not registered", ErrTenant},
 }
 
 // codeError returns nil for code 0.

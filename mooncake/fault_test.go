@@ -7,6 +7,8 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -336,6 +338,40 @@ func TestMasterOfAnotherVersion(t *testing.T) {
 		if c.WireVersion() != next.wire {
 			t.Errorf("speaks %s, want %s", c.WireVersion(), next.wire)
 		}
+	}
+}
+
+// A master that runs with tenants keeps them apart, in room and in names.
+func TestTenantsAreKeptApart(t *testing.T) {
+	policy := filepath.Join(t.TempDir(), "tenants.yaml")
+	text := "version: 1\ntenants:\n  - {name: a, quota: 1MB}\n  - {name: b, quota: 1MB}\n"
+	if err := os.WriteFile(policy, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	store := latest.own(t, cluster.Config{
+		MasterFlags: []string{"--enable_multi_tenants=true", "--tenant_quota_connector_uri=" + policy},
+	})
+	tenant := func(name string) *Client { return dial(t, store, func(config *Config) { config.Tenant = name }) }
+	a, b := tenant("a"), tenant("b")
+	key := names(t, 1)[0]
+	ofA, ofB := []Item{{Key: key, Bytes: random(1000)}}, []Item{{Key: key, Bytes: random(2000)}}
+	none(t, "put", a.BatchPut(within(t), ofA))
+	if err := b.BatchGet(within(t), blanks(ofB))[0]; !errors.Is(err, ErrNotFound) {
+		t.Error(err)
+	}
+	none(t, "put", b.BatchPut(within(t), ofB))
+	holds(t, a, ofA)
+	holds(t, b, ofB)
+	if err := a.BatchPut(within(t), objectsOf(t, 1<<20))[0]; !errors.Is(err, ErrNoSpace) {
+		t.Errorf("beyond the quota: %v", err)
+	}
+	if err := tenant("").BatchPut(within(t), objectsOf(t, 1000))[0]; !errors.Is(err, ErrTenant) {
+		t.Errorf("a tenant without a quota: %v", err)
+	}
+	// The owner's own tenant is another one.
+	_, err := Dial(within(t), Config{Master: store.Master(), Metadata: store.Metadata(), Tenant: "a", SharedMemory: store.Owner()})
+	if !errors.Is(err, ErrUnavailable) {
+		t.Errorf("shared memory of another tenant: %v", err)
 	}
 }
 

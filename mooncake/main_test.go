@@ -3,6 +3,7 @@ package mooncake
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -165,8 +166,9 @@ func objectsOf(t testing.TB, sizes ...int) []Item {
 
 func random(size int) []byte {
 	b := make([]byte, size)
-	source := rand.NewChaCha8([32]byte{byte(rand.Uint32()), byte(rand.Uint32()), byte(rand.Uint32())})
-	_, _ = source.Read(b)
+	var seed [32]byte
+	binary.LittleEndian.PutUint64(seed[:], rand.Uint64())
+	_, _ = rand.NewChaCha8(seed).Read(b)
 	return b
 }
 

@@ -112,7 +112,7 @@ func writable(replicas []Replica, size int) error {
 		if r.Kind != MemoryReplica || r.Protocol != "tcp" {
 			return fmt.Errorf("%w: the master allotted a replica in %v by protocol %q", ErrUnsupported, r.Kind, r.Protocol)
 		}
-		if r.Size != uint64(size) {
+		if r.Size != uint64(size) { //nolint:gosec // a length
 			return fmt.Errorf("%w: the master allotted %d bytes for %d", ErrLength, r.Size, size)
 		}
 	}

@@ -198,7 +198,7 @@ func (s *sharedMemory) openAt(ctx context.Context, v *version, addr string) (*li
 		return nil, err
 	}
 	if err := s.sameStore(ctx, session); err != nil {
-		_ = session.Close()
+		_ = session.Close() //nolint:contextcheck // takes its own time
 		return nil, fmt.Errorf("the mooncake_client at %s: %w", addr, err)
 	}
 	return &link{session: session, since: time.Now(), stage: newStage(session)}, nil

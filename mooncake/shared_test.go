@@ -101,7 +101,7 @@ func TestSharedMemoryWithOtherBuffers(t *testing.T) {
 	if n, size := 2*int64(len(put)), 2*total(put); stats.Copies != n || stats.CopiedBytes != size {
 		t.Errorf("%d copies of %d bytes, want %d of %d", stats.Copies, stats.CopiedBytes, n, size)
 	}
-	held := c.shared.use().session.Stats().Resident + int64(after.TotalAlloc-before.TotalAlloc)
+	held := c.shared.use().session.Stats().Resident + int64(after.TotalAlloc) - int64(before.TotalAlloc) //nolint:gosec // small
 	if held > 48<<20 {
 		t.Errorf("%d MiB held beyond the caller's buffers", held>>20)
 	}

@@ -68,7 +68,7 @@ var (
 		set := c.SoftPin && c.SoftPinTTL > 0
 		w.Bool(set)
 		if set {
-			w.U64(uint64(c.SoftPinTTL.Milliseconds())) //nolint:gosec // positive
+			w.U64(uint64(c.SoftPinTTL.Milliseconds()))
 		}
 	}}
 	hardPin           = configField{structpack.Bool, func(w *structpack.Writer, c *ReplicateConfig) { w.Bool(c.HardPin) }}

@@ -40,7 +40,7 @@ type Conn struct {
 	turn chan struct{} // held by the call that connects
 
 	// life ends with Close, and with it a connection in the making.
-	life context.Context //nolint:containedctx // a lifetime, not a call's context
+	life context.Context
 	end  context.CancelFunc
 
 	mu struct {
@@ -147,7 +147,7 @@ func (c *Conn) connect(ctx context.Context) (*stream, error) {
 	}
 	dialCtx, cancel := context.WithTimeout(ctx, c.opts.ConnectTimeout)
 	defer cancel()
-	defer context.AfterFunc(c.life, cancel)()
+	defer context.AfterFunc(c.life, cancel)() //nolint:contextcheck // a second reason to give up
 	conn, err := (&net.Dialer{}).DialContext(dialCtx, "tcp", c.addr)
 	if err != nil {
 		if c.life.Err() != nil {

@@ -46,7 +46,7 @@ func listen(t *testing.T, serve func(net.Conn)) *peer {
 				return
 			}
 			p.serving.Go(func() {
-				defer conn.Close()
+				defer func() { _ = conn.Close() }()
 				serve(conn)
 			})
 		}
@@ -80,7 +80,7 @@ func answer(seq uint32, code uint8, body []byte) []byte {
 	frame := make([]byte, responseHeaderBytes)
 	frame[0], frame[2] = magic, code
 	binary.LittleEndian.PutUint32(frame[4:], seq)
-	binary.LittleEndian.PutUint32(frame[8:], uint32(len(body)))
+	binary.LittleEndian.PutUint32(frame[8:], uint32(len(body))) //nolint:gosec // small
 	return append(frame, body...)
 }
 
@@ -116,7 +116,7 @@ func TestManyCallsShareOneConnection(t *testing.T) {
 	var calls sync.WaitGroup
 	for i := range 100 {
 		calls.Go(func() {
-			body := bytes.Repeat([]byte{byte(i)}, 1+i*100)
+			body := bytes.Repeat([]byte{'a', 'b'}, 1+i*100)
 			got, err := c.Call(t.Context(), function, body)
 			if err != nil || !bytes.Equal(got, body) {
 				t.Errorf("call %d: %d bytes, %v", i, len(got), err)

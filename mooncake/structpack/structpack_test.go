@@ -2,6 +2,7 @@ package structpack
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"math/rand/v2"
@@ -53,7 +54,8 @@ func TestDecodeReadsWhatTheMasterWrites(t *testing.T) {
 
 func TestTypesAreDistinct(t *testing.T) {
 	types := []Type{
-		{}, I32, U32, I64, U64, U8, U16, Bool, Void, String, UUID, Struct(U64, U64), Vector(U64), Optional(U64),
+		{},
+		I32, U32, I64, U64, U8, U16, Bool, Void, String, UUID, Struct(U64, U64), Vector(U64), Optional(U64),
 		Variant(U64), Variant(U64, U64), Expected(U64, I32), Struct(Vector(U64), String), Struct(Vector(Struct(U64)), String),
 	}
 	codes := map[uint32]Type{}
@@ -100,8 +102,7 @@ func TestLengthsWidenWithTheLongestContainer(t *testing.T) {
 
 func TestReadsLengthsOfEightBytes(t *testing.T) {
 	message := unhex(t, "0000000018"+"0300000000000000"+"616263")
-	code := String.code() | 1
-	message[0], message[1], message[2], message[3] = byte(code), byte(code>>8), byte(code>>16), byte(code>>24)
+	binary.LittleEndian.PutUint32(message, String.code()|1)
 	var got string
 	if err := Decode(String, message, func(r *Reader) { got = r.String() }); err != nil || got != "abc" {
 		t.Errorf("%q, %v", got, err)
@@ -109,8 +110,7 @@ func TestReadsLengthsOfEightBytes(t *testing.T) {
 }
 
 func TestDecodeWithoutLiteralOrMeta(t *testing.T) {
-	code := Bool.code()
-	message := []byte{byte(code), byte(code >> 8), byte(code >> 16), byte(code >> 24), 1}
+	message := append(binary.LittleEndian.AppendUint32(nil, Bool.code()), 1)
 	var got bool
 	if err := Decode(Bool, message, func(r *Reader) { got = r.Bool() }); err != nil || !got {
 		t.Errorf("%v, %v", got, err)
