@@ -50,7 +50,7 @@ func newArena(bytes int64) (*arena, error) {
 	// Who shrinks a mapped file kills those who then touch it. The process has the
 	// file too.
 	seals := unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
-	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals); err != nil { //nolint:gosec // a file descriptor
+	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals); err != nil {
 		_ = unix.Close(fd)
 		return nil, fmt.Errorf("sealing the memfd: %w", err)
 	}
@@ -175,8 +175,8 @@ func (a *arena) remap(run extent, fd, flags int) error {
 	if fd >= 0 {
 		offset = int64(run.first) * int64(pageBytes)
 	}
-	at := unsafe.Pointer(&a.mem[run.first*pageBytes])
-	_, err := unix.MmapPtr(fd, offset, at, uintptr(run.count*pageBytes), //nolint:gosec // positive
+	at := unsafe.Pointer(&a.mem[run.first*pageBytes]) //nolint:gosec // within the arena
+	_, err := unix.MmapPtr(fd, offset, at, uintptr(run.count*pageBytes),
 		unix.PROT_READ|unix.PROT_WRITE, flags|unix.MAP_FIXED)
 	return err
 }

@@ -58,18 +58,18 @@ func get(t *testing.T, s *Session, key string, b []byte) Result {
 // A get that its caller gave up is carried out later. It must not reach the
 // caller's memory, nor memory that has been given to someone else.
 func TestGetThatWasGivenUp(t *testing.T) {
-	c := startCluster(t, cluster.Version, cluster.Config{})
+	c := commonCluster(t, cluster.Version)
 	s := openSession(t, c, cluster.Version, Options{})
 	const size = 1<<20 + 80
 	from, to := alloc(t, s, size), alloc(t, s, size)
 	fillWith(from.Bytes(), 'a')
-	mustPut(t, s, "key", from.Bytes())
+	mustPut(t, s, t.Name(), from.Bytes())
 
 	resume := pause(t, c)
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	begin := time.Now()
-	if _, err := s.Get(ctx, []Item{{"key", to.Bytes()}}); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := s.Get(ctx, []Item{{t.Name(), to.Bytes()}}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("%v", err)
 	}
 	if took := time.Since(begin); took > 5*time.Second {
@@ -84,7 +84,7 @@ func TestGetThatWasGivenUp(t *testing.T) {
 	if s.Shared(to.Bytes()) {
 		t.Error("the memory counts as shared")
 	}
-	if _, err := s.Get(within(t, 20*time.Second), []Item{{"key", to.Bytes()}}); !errors.Is(err, ErrNotShared) {
+	if _, err := s.Get(within(t, 20*time.Second), []Item{{t.Name(), to.Bytes()}}); !errors.Is(err, ErrNotShared) {
 		t.Errorf("a get into it: %v", err)
 	}
 	first := to.first
@@ -93,7 +93,7 @@ func TestGetThatWasGivenUp(t *testing.T) {
 	if again.first != first || !isZero(again.Bytes()) {
 		t.Errorf("page %d, zero %t", again.first, isZero(again.Bytes()))
 	}
-	if r := get(t, s, "key", again.Bytes()); r.Bytes != size || !bytes.Equal(again.Bytes(), from.Bytes()) {
+	if r := get(t, s, t.Name(), again.Bytes()); r.Bytes != size || !bytes.Equal(again.Bytes(), from.Bytes()) {
 		t.Errorf("%+v", r)
 	}
 }
@@ -101,17 +101,17 @@ func TestGetThatWasGivenUp(t *testing.T) {
 // Memory that is freed while the process may still write to it is given to
 // nobody before it has answered.
 func TestMemoryOfACallIsQuarantined(t *testing.T) {
-	c := startCluster(t, cluster.Version, cluster.Config{})
+	c := commonCluster(t, cluster.Version)
 	s := openSession(t, c, cluster.Version, Options{ArenaBytes: 4 << 20})
 	const size = 2 << 20
 	from, to := alloc(t, s, size), alloc(t, s, size)
 	fillWith(from.Bytes(), 'a')
-	mustPut(t, s, "key", from.Bytes())
+	mustPut(t, s, t.Name(), from.Bytes())
 	from.Free()
 	resume := pause(t, c)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if _, err := s.Get(ctx, []Item{{"key", to.Bytes()}}); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := s.Get(ctx, []Item{{t.Name(), to.Bytes()}}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("%v", err)
 	}
 	to.Free()
@@ -134,7 +134,7 @@ func TestMemoryOfACallIsQuarantined(t *testing.T) {
 // A put that its caller gave up stores, if at all, what the caller gave it, not
 // what the memory held later.
 func TestPutThatWasGivenUp(t *testing.T) {
-	c := startCluster(t, cluster.Version, cluster.Config{})
+	c := commonCluster(t, cluster.Version)
 	s := openSession(t, c, cluster.Version, Options{})
 	const size = 1 << 20
 	from, to := alloc(t, s, size), alloc(t, s, size)
@@ -142,7 +142,7 @@ func TestPutThatWasGivenUp(t *testing.T) {
 	resume := pause(t, c)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if _, err := s.Put(ctx, []Item{{"key", from.Bytes()}}); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := s.Put(ctx, []Item{{t.Name(), from.Bytes()}}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("%v", err)
 	}
 	if from.Bytes()[0] != 'a' || from.Bytes()[size-1] != 'a' {
@@ -151,7 +151,7 @@ func TestPutThatWasGivenUp(t *testing.T) {
 	fillWith(from.Bytes(), 'b')
 	resume()
 	answered(t, from)
-	if r := get(t, s, "key", to.Bytes()); r.Bytes != size || len(bytes.Trim(to.Bytes(), "a")) != 0 {
+	if r := get(t, s, t.Name(), to.Bytes()); r.Bytes != size || len(bytes.Trim(to.Bytes(), "a")) != 0 {
 		t.Errorf("%+v, holds %q", r, to.Bytes()[0])
 	}
 }
@@ -228,13 +228,13 @@ func (s *Session) arenaPins(b *Buffer) int {
 }
 
 func TestCloseEndsCalls(t *testing.T) {
-	c := startCluster(t, cluster.Version, cluster.Config{})
+	c := commonCluster(t, cluster.Version)
 	s := openSession(t, c, cluster.Version, Options{})
 	b := alloc(t, s, 1<<20)
 	pause(t, c)
 	done := make(chan error, 1)
 	go func() {
-		_, err := s.Get(within(t, 20*time.Second), []Item{{"key", b.Bytes()}})
+		_, err := s.Get(within(t, 20*time.Second), []Item{{t.Name(), b.Bytes()}})
 		done <- err
 	}()
 	for s.arenaPins(b) == 0 {
@@ -259,11 +259,11 @@ func TestCloseEndsCalls(t *testing.T) {
 
 // A process that is silent for too long is given up.
 func TestSilentOwner(t *testing.T) {
-	c := startCluster(t, cluster.Version, cluster.Config{})
+	c := commonCluster(t, cluster.Version)
 	s := openSession(t, c, cluster.Version, Options{CallTimeout: 300 * time.Millisecond})
 	b := alloc(t, s, 1<<20)
 	pause(t, c)
-	if _, err := s.Put(within(t, 20*time.Second), []Item{{"key", b.Bytes()}}); !errors.Is(err, ErrSessionLost) {
+	if _, err := s.Put(within(t, 20*time.Second), []Item{{t.Name(), b.Bytes()}}); !errors.Is(err, ErrSessionLost) {
 		t.Errorf("%v", err)
 	}
 }
@@ -271,22 +271,22 @@ func TestSilentOwner(t *testing.T) {
 // The process forgets the arena of a session that does not ping, and keeps that
 // of one that does.
 func TestPingsKeepASession(t *testing.T) {
-	c := startCluster(t, cluster.Version, cluster.Config{})
+	c := commonCluster(t, cluster.Version)
 	lively := openSession(t, c, cluster.Version, Options{})
 	mute := openSession(t, c, cluster.Version, Options{PingInterval: time.Hour})
 	b, d := alloc(t, lively, 4096), alloc(t, mute, 4096)
-	mustPut(t, lively, "key", b.Bytes())
+	mustPut(t, lively, t.Name(), b.Bytes())
 	time.Sleep(13 * time.Second) // the process waits 10
-	if r := get(t, lively, "key", b.Bytes()); r.Bytes != 4096 {
+	if r := get(t, lively, t.Name(), b.Bytes()); r.Bytes != 4096 {
 		t.Errorf("%+v", r)
 	}
-	if _, err := mute.Get(within(t, 20*time.Second), []Item{{"key", d.Bytes()}}); !errors.Is(err, ErrSessionLost) {
+	if _, err := mute.Get(within(t, 20*time.Second), []Item{{t.Name(), d.Bytes()}}); !errors.Is(err, ErrSessionLost) {
 		t.Errorf("without pings: %v", err)
 	}
 }
 
 func TestOtherVersionIsRefused(t *testing.T) {
-	c := startCluster(t, cluster.VersionOld, cluster.Config{})
+	c := commonCluster(t, cluster.VersionOld)
 	o := Options{Addr: c.Owner()}
 	configs[cluster.Version](&o)
 	if _, err := Open(within(t, 20*time.Second), o); !errors.Is(err, ErrUnsupported) {
@@ -303,8 +303,60 @@ func TestOtherVersionIsRefused(t *testing.T) {
 	}
 }
 
-func fillWith(b []byte, value byte) {
-	for i := range b {
-		b[i] = value
+// Objects that another owner keeps come through the process too. When that owner
+// is gone, the process reports a transfer that failed: such a session ends, since
+// the process may have given up on one that still goes on.
+func TestOtherOwnerKilled(t *testing.T) {
+	c := startCluster(t, cluster.Version, cluster.Config{Owners: 2, SegmentBytes: 32 << 20})
+	o := Options{Addr: c.Owners()[1]}
+	configs[cluster.Version](&o)
+	s, err := Open(within(t, 20*time.Second), o)
+	if err != nil {
+		t.Fatal(err)
 	}
+	t.Cleanup(func() { _ = s.Close() })
+	const objects, size = 16, 1 << 20
+	items := make([]Item, objects)
+	for i := range items {
+		items[i] = Item{string(rune('a' + i)), alloc(t, s, size).Bytes()}
+		fillWith(items[i].Bytes, byte(i))
+	}
+	if _, err := s.Put(within(t, 20*time.Second), items); err != nil {
+		t.Fatal(err)
+	}
+	for i := range items {
+		clear(items[i].Bytes)
+	}
+	if _, err := s.Get(within(t, 20*time.Second), items); err != nil || s.Err() != nil {
+		t.Fatalf("%v, %v", err, s.Err())
+	}
+	c.KillOwner()
+	results, err := s.Get(within(t, 60*time.Second), items)
+	if err != nil {
+		t.Fatal(err)
+	}
+	good, failed := 0, 0
+	for i, r := range results {
+		switch {
+		case r.Code == 0 && bytes.Count(items[i].Bytes, []byte{byte(i)}) == size: //nolint:gosec // small
+			good++
+		case !r.Code.hasEnded():
+			failed++
+			if s.arena.isShared(items[i].Bytes) {
+				t.Errorf("%s: %d, and the memory is shared", items[i].Key, r.Code)
+			}
+		default:
+			t.Errorf("%s: %+v", items[i].Key, r)
+		}
+	}
+	if good == 0 || failed == 0 || !errors.Is(s.Err(), ErrSessionLost) {
+		t.Errorf("%d good, %d failed, %v", good, failed, s.Err())
+	}
+}
+
+func (a *arena) isShared(b []byte) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	_, _, err := a.locate(b)
+	return err == nil
 }

@@ -29,7 +29,7 @@ func register(ctx context.Context, port string, id clientID, a *arena, anyUser b
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
-	socket := c.(*net.UnixConn) //nolint:errcheck,forcetypeassert // what dialling "unix" makes
+	socket := c.(*net.UnixConn) // what dialling "unix" makes
 	defer context.AfterFunc(ctx, func() { _ = socket.SetDeadline(time.Unix(1, 0)) })()
 	defer func() { _ = socket.Close() }()
 	if !anyUser {
@@ -59,7 +59,7 @@ func checkUser(socket *net.UnixConn) error {
 	var peer *unix.Ucred
 	var peerErr error
 	err = raw.Control(func(fd uintptr) {
-		peer, peerErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) //nolint:gosec // a file descriptor
+		peer, peerErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
 	})
 	if err != nil || peerErr != nil {
 		return fmt.Errorf("%w: asking who listens: %w %w", ErrUnavailable, err, peerErr)

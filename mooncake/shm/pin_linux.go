@@ -17,12 +17,12 @@ type pins struct {
 // locate returns the pages of bytes that are shared: whole pages of one Buffer,
 // none of them private. The caller holds mu.
 func (a *arena) locate(bytes []byte) (extent, *Buffer, error) {
-	base := uintptr(unsafe.Pointer(unsafe.SliceData(a.mem)))
-	at := uintptr(unsafe.Pointer(unsafe.SliceData(bytes)))
+	base := uintptr(unsafe.Pointer(unsafe.SliceData(a.mem))) //nolint:gosec // only its value is looked at
+	at := uintptr(unsafe.Pointer(unsafe.SliceData(bytes)))   //nolint:gosec // as above
 	if len(bytes) == 0 || at < base || at-base >= uintptr(len(a.mem)) || a.mu.gone {
 		return extent{}, nil, fmt.Errorf("%w: not of the arena", ErrNotShared)
 	}
-	begin := int(at - base) //nolint:gosec // less than the arena's size
+	begin := int(at - base)
 	end := begin + len(bytes)
 	first := begin / pageBytes
 	i := a.search(first + 1) // behind the Buffer that begins at or before the page

@@ -65,7 +65,7 @@ func Open(ctx context.Context, options Options) (*Session, error) {
 	opening, cancel := context.WithTimeout(ctx, options.OpenTimeout)
 	defer cancel()
 	if err := s.open(opening, port); err != nil {
-		_ = s.Close()
+		_ = s.Close() //nolint:contextcheck // the farewell has a time of its own
 		if cause := context.Cause(ctx); cause != nil {
 			err = cause
 		}

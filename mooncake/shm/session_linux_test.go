@@ -14,94 +14,18 @@ import (
 	"time"
 
 	"ollamoon/internal/cluster"
-	"ollamoon/mooncake/structpack"
 )
-
-// configs are one replica and nothing else, in the form of each version.
-var configs = map[string]func(*Options){
-	cluster.Version: func(o *Options) {
-		o.ConfigType = structpack.Struct(structpack.U64, structpack.U64, structpack.U64, structpack.U8, structpack.Optional(structpack.U64),
-			structpack.Bool, structpack.Vector(structpack.String), structpack.String, structpack.Vector(structpack.String),
-			structpack.Bool, structpack.U8, structpack.String, structpack.Optional(structpack.Vector(structpack.String)))
-		o.WriteConfig = func(w *structpack.Writer) {
-			w.U64(1)
-			w.U64(0)
-			w.U64(0)
-			w.U8(0)
-			w.Bool(false)
-			w.Bool(false)
-			w.Len(0)
-			w.String("")
-			w.Len(0)
-			w.Bool(false)
-			w.U8(0)
-			w.String("")
-			w.Bool(false)
-		}
-	},
-	cluster.VersionOld: func(o *Options) {
-		o.ConfigType = structpack.Struct(structpack.U64, structpack.U64, structpack.Bool, structpack.Bool,
-			structpack.Vector(structpack.String), structpack.String, structpack.Vector(structpack.String), structpack.Bool, structpack.U8)
-		o.WriteConfig = func(w *structpack.Writer) {
-			w.U64(1)
-			w.U64(0)
-			w.Bool(false)
-			w.Bool(false)
-			w.Len(0)
-			w.String("")
-			w.Len(0)
-			w.Bool(false)
-			w.U8(0)
-		}
-	},
-}
-
-func startCluster(t *testing.T, version string, config cluster.Config) *cluster.Cluster {
-	t.Helper()
-	programs, err := cluster.Programs(version)
-	if err != nil {
-		t.Fatal(err)
-	}
-	config.Programs = programs
-	c, err := cluster.Start(within(t, time.Minute), config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(c.Close)
-	return c
-}
-
-func openSession(t *testing.T, c *cluster.Cluster, version string, o Options) *Session {
-	t.Helper()
-	o.Addr = c.Owner()
-	configs[version](&o)
-	s, err := Open(within(t, 30*time.Second), o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = s.Close() })
-	return s
-}
-
-func alloc(t *testing.T, s *Session, size int) *Buffer {
-	t.Helper()
-	b, err := s.Alloc(size)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
-}
 
 func TestPutAndGet(t *testing.T) {
 	for version := range configs {
 		t.Run(version, func(t *testing.T) {
-			c := startCluster(t, version, cluster.Config{})
+			c := commonCluster(t, version)
 			s := openSession(t, c, version, Options{ArenaBytes: 64 << 20})
 			ctx := within(t, 30*time.Second)
 			sizes := []int{1, 4096, 100_000, 1<<20 + 80}
 			var puts, gets []Item
 			for i, size := range sizes {
-				key := fmt.Sprint("key ", i)
+				key := fmt.Sprint(t.Name(), i)
 				from, to := alloc(t, s, size), alloc(t, s, size)
 				_, _ = rand.Read(from.Bytes())
 				puts = append(puts, Item{key, from.Bytes()})
@@ -162,17 +86,17 @@ func TestResults(t *testing.T) {
 // The process serves only the last of several items with one key: they travel
 // apart.
 func TestAKeyTwiceInABatch(t *testing.T) {
-	c := startCluster(t, cluster.Version, cluster.Config{})
+	c := commonCluster(t, cluster.Version)
 	s := openSession(t, c, cluster.Version, Options{})
 	ctx := within(t, 20*time.Second)
 	first, second := alloc(t, s, 4096), alloc(t, s, 4096)
 	fillWith(first.Bytes(), '1')
 	fillWith(second.Bytes(), '2')
-	if r, err := s.Put(ctx, []Item{{"key", first.Bytes()}, {"key", second.Bytes()}}); err != nil || r[0].Code != 0 || r[1].Code != 0 {
+	if r, err := s.Put(ctx, []Item{{t.Name(), first.Bytes()}, {t.Name(), second.Bytes()}}); err != nil || r[0].Code != 0 || r[1].Code != 0 {
 		t.Fatalf("%+v, %v", r, err)
 	}
 	a, b := alloc(t, s, 4096), alloc(t, s, 4096)
-	r, err := s.Get(ctx, []Item{{"key", a.Bytes()}, {"key", b.Bytes()}})
+	r, err := s.Get(ctx, []Item{{t.Name(), a.Bytes()}, {t.Name(), b.Bytes()}})
 	if err != nil || r[0].Bytes != 4096 || r[1].Bytes != 4096 {
 		t.Fatalf("%+v, %v", r, err)
 	}
@@ -182,7 +106,7 @@ func TestAKeyTwiceInABatch(t *testing.T) {
 }
 
 func TestPorts(t *testing.T) {
-	c := startCluster(t, cluster.Version, cluster.Config{})
+	c := commonCluster(t, cluster.Version)
 	found, err := Ports()
 	if err != nil {
 		t.Fatal(err)
@@ -210,19 +134,19 @@ ffff8d: 00000002 00000000 00010000 0001 01 42973
 // used at once for something else: whatever a get returned without an error is
 // the object, and the session stays.
 func TestCallsGivenUpAtRandom(t *testing.T) {
-	c := startCluster(t, cluster.Version, cluster.Config{})
+	c := commonCluster(t, cluster.Version)
 	s := openSession(t, c, cluster.Version, Options{ArenaBytes: 64 << 20})
 	const objects, size = 20, 300_000
 	b := alloc(t, s, size)
 	for i := range objects {
 		fillWith(b.Bytes(), byte(i))
-		mustPut(t, s, fmt.Sprint(i), b.Bytes())
+		mustPut(t, s, fmt.Sprint(t.Name(), i), b.Bytes())
 	}
 	var workers sync.WaitGroup
 	var got, givenUp atomic.Int64
 	for w := range 4 {
 		workers.Go(func() {
-			rng := mathrand.New(mathrand.NewPCG(uint64(w), 1))
+			rng := mathrand.New(mathrand.NewPCG(uint64(w), 1)) //nolint:gosec // small
 			for range 150 {
 				buffer, err := s.Alloc(size)
 				if err != nil {
@@ -231,9 +155,9 @@ func TestCallsGivenUpAtRandom(t *testing.T) {
 				}
 				i := rng.IntN(objects)
 				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(rng.IntN(1000))*time.Microsecond)
-				r, err := s.Get(ctx, []Item{{fmt.Sprint(i), buffer.Bytes()}})
+				r, err := s.Get(ctx, []Item{{fmt.Sprint(t.Name(), i), buffer.Bytes()}})
 				cancel()
-				want := byte(i)
+				want := byte(i) //nolint:gosec // small
 				switch {
 				case err == nil && r[0].Bytes == size:
 					got.Add(1)

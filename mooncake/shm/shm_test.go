@@ -4,11 +4,7 @@ import (
 	"context"
 	"testing"
 	"time"
-
-	"go.uber.org/goleak"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // within returns a context that is done before the test binary gives up.
 func within(t *testing.T, d time.Duration) context.Context {
@@ -16,4 +12,10 @@ func within(t *testing.T, d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), d)
 	t.Cleanup(cancel)
 	return ctx
+}
+
+func fillWith(b []byte, value byte) {
+	for i := range b {
+		b[i] = value
+	}
 }

@@ -129,7 +129,7 @@ func (c *conn) encode(header *[headerBytes]byte, op byte, addr uint64, size int)
 	if c.target.Version >= 2 {
 		op |= flagV2
 	}
-	binary.LittleEndian.PutUint64(header[0:], uint64(size))
+	binary.LittleEndian.PutUint64(header[0:], uint64(size)) //nolint:gosec // a length
 	binary.LittleEndian.PutUint64(header[8:], addr)
 	header[16] = op
 }
@@ -139,16 +139,16 @@ func (c *conn) status() error {
 	if _, err := c.fill(c.small[:]); err != nil {
 		return fmt.Errorf("waiting for the status: %w", err)
 	}
-	frame := binary.LittleEndian.Uint64(c.small[:])
+	code, magic := binary.LittleEndian.Uint32(c.small[:]), binary.LittleEndian.Uint32(c.small[4:])
 	switch {
-	case frame>>32 != statusMagic:
-		return fmt.Errorf("%w: status %#x", ErrProtocol, frame)
-	case uint32(frame) == statusOK:
+	case magic != statusMagic:
+		return fmt.Errorf("%w: status %x", ErrProtocol, c.small)
+	case code == statusOK:
 		return nil
-	case uint32(frame) == statusRejected:
+	case code == statusRejected:
 		return fmt.Errorf("%w by the owner", ErrRejected)
 	}
-	return fmt.Errorf("%w: unknown status code %d", ErrProtocol, uint32(frame))
+	return fmt.Errorf("%w: unknown status code %d", ErrProtocol, code)
 }
 
 // wasRejected looks for the status of a write that the owner refused while it

@@ -83,11 +83,11 @@ func readMessage(r io.Reader) ([]byte, error) {
 		return nil, fmt.Errorf("a message of type %d", head[8])
 	}
 	// What is promised is not allocated before it comes.
-	body, err := io.ReadAll(io.LimitReader(r, int64(length)-1)) //nolint:gosec // at most maxMetadataBytes
+	body, err := io.ReadAll(io.LimitReader(r, int64(length)-1))
 	if err != nil {
 		return nil, err
 	}
-	if len(body) != int(length)-1 { //nolint:gosec // at most maxMetadataBytes
+	if len(body) != int(length)-1 {
 		return nil, io.ErrUnexpectedEOF
 	}
 	return body, nil

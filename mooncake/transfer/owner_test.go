@@ -61,7 +61,7 @@ func endpointOf(ctx context.Context, t testing.TB, c *cluster.Cluster) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = client.Close() }()
+	defer func() { _ = client.Close() }() //nolint:contextcheck // it has none
 	if err := client.BatchPut(ctx, []mooncake.Item{{Key: "key", Bytes: []byte("object")}})[0]; err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +84,7 @@ func pattern(n int, seed uint64) []byte {
 	rng := mathrand.New(mathrand.NewPCG(seed, 7)) //nolint:gosec // reproducible
 	b := make([]byte, n)
 	for i := range b {
-		b[i] = byte(rng.Uint32())
+		b[i] = byte(rng.Uint32()) //nolint:gosec // its low bits
 	}
 	return b
 }

@@ -10,6 +10,6 @@ func (c *conn) setLowWater(n int) {
 	}
 	// It saves wakeups and nothing else, so that an error does not matter.
 	_ = c.raw.Control(func(fd uintptr) {
-		_ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVLOWAT, n) //nolint:gosec // a file descriptor
+		_ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVLOWAT, n)
 	})
 }

@@ -26,8 +26,9 @@ type Range struct {
 
 // holds reports whether one of the target's buffers has all of the range.
 func (t Target) holds(addr uint64, length int) bool {
+	size := uint64(length) //nolint:gosec // a length
 	for _, b := range t.Buffers {
-		if addr >= b.Addr && addr-b.Addr <= b.Length && uint64(length) <= b.Length-(addr-b.Addr) {
+		if addr >= b.Addr && addr-b.Addr <= b.Length && size <= b.Length-(addr-b.Addr) {
 			return true
 		}
 	}
