@@ -18,6 +18,7 @@ import (
 // An Op is a set of methods that take keys.
 type Op uint8
 
+// The methods.
 const (
 	Exist Op = 1 << iota
 	Put

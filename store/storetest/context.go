@@ -61,7 +61,7 @@ func cancelAt(t *testing.T, usual time.Duration, f func(ctx context.Context)) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	timer := time.AfterFunc(time.Duration(rand.Float64()*1.2*float64(usual)), cancel)
+	timer := time.AfterFunc(time.Duration(rand.Float64()*1.2*float64(usual)), cancel) //nolint:gosec // a moment
 	defer timer.Stop()
 	began := time.Now()
 	f(ctx)

@@ -95,7 +95,7 @@ func within(t *testing.T) context.Context {
 }
 
 var (
-	run     = rand.Uint64() // differs between processes
+	run     = rand.Uint64() //nolint:gosec // differs between processes
 	counted atomic.Uint64
 )
 
@@ -103,7 +103,7 @@ var (
 func newKey() string {
 	var b [16]byte
 	for i := range b {
-		b[i] = byte(rand.Uint32())
+		b[i] = byte(rand.Uint32()) //nolint:gosec // no secret
 	}
 	return fmt.Sprintf("storetest/run:%x-%d@00112233445566778899aabbccddeeff/%s", run, counted.Add(1), hex.EncodeToString(b[:]))
 }
