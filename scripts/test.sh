@@ -3,7 +3,7 @@
 # usage: scripts/test.sh [--full]
 # --full also runs what takes longer (the demo, long tests, long fuzzing) and writes test-results/full-DATE.md.
 set -uo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/.." || exit
 
 full=
 case "${1:-}" in
@@ -14,10 +14,10 @@ case "${1:-}" in
 	exit 2
 	;;
 esac
-fuzz_time=4s
+fuzz_count=50000x
 test_timeout=12m
 if [ -n "$full" ]; then
-	fuzz_time=60s
+	fuzz_count=3000000x
 	test_timeout=60m
 	export OLLAMOON_FULL=1 # long tests look at it
 fi
@@ -62,7 +62,7 @@ shell_scripts() {
 
 format() {
 	local files
-	files=$(gofmt -l $(git ls-files --cached --others --exclude-standard '*.go'))
+	files=$(git ls-files -z --cached --others --exclude-standard '*.go' | xargs -0 gofmt -l)
 	[ -z "$files" ] || {
 		echo "not formatted by gofmt: $files"
 		return 1
@@ -85,7 +85,7 @@ fuzz() {
 	for dir in $(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -r -n1 dirname | sort -u); do
 		for name in $(go test -list '^Fuzz' "$dir" | grep '^Fuzz'); do
 			echo "$dir $name"
-			go test -run '^$' -fuzz "^$name\$" -fuzztime "$fuzz_time" -timeout 10m "$dir" || return
+			go test -run '^$' -fuzz "^$name\$" -fuzztime "$fuzz_count" "$dir" || return
 		done
 	done
 }
@@ -139,12 +139,14 @@ if step 'setup' bash scripts/setup.sh --tests && step 'build' build; then
 	step 'lint' bash scripts/lint.sh
 	step 'tests with -race' tests
 	step 'tests without -race' tests_without_race
-	step "fuzzing, $fuzz_time each" fuzz
+	step "fuzzing, $fuzz_count each" fuzz
 	[ -z "$full" ] || step 'demo' demo
 fi
 step 'nothing left running' nothing_left
 
-printf '\n%s\n' "${rows[@]}" "total                                $(printf '%5d' "$SECONDS") s"
+rows+=("$(printf '%-36s %5d s' total "$SECONDS")")
+printf '\n'
+printf '%s\n' "${rows[@]}"
 [ -z "$full" ] || write_results
 if [ ${#failed[@]} -gt 0 ]; then
 	printf 'FAILED: %s\n' "${failed[@]}"
