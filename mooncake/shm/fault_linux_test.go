@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"syscall"
 	"testing"
 	"time"
@@ -188,13 +189,30 @@ func TestOwnerKilledAndStartedAgain(t *testing.T) {
 	next := openSession(t, c, cluster.Version, Options{})
 	d := alloc(t, next, 1<<20)
 	fillWith(d.Bytes(), 'd')
-	mustPut(t, next, "other key", d.Bytes())
+	putBeside(t, next, d.Bytes())
 	if _, err := s.Put(t.Context(), []Item{{"key", b.Bytes()}}); !errors.Is(err, ErrSessionLost) {
 		t.Errorf("the old session: %v", err)
 	}
 	if _, err := next.Put(t.Context(), []Item{{"key", b.Bytes()}}); !errors.Is(err, ErrNotShared) {
 		t.Errorf("memory of the old session: %v", err)
 	}
+}
+
+// putBeside puts until an object does not land in the memory of an owner that is
+// gone, which its master does not know for 10 s.
+func putBeside(t *testing.T, s *Session, b []byte) {
+	t.Helper()
+	for ctx, i := within(t, 30*time.Second), 0; ctx.Err() == nil; i++ {
+		r, err := s.Put(ctx, []Item{{fmt.Sprint("beside ", i), b}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r[0].Code == 0 {
+			return
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	t.Fatal("no put succeeds")
 }
 
 // A call that waits when its process is killed ends, and its memory is taken out

@@ -142,6 +142,7 @@ func TestCallsGivenUpAtRandom(t *testing.T) {
 		fillWith(b.Bytes(), byte(i))
 		mustPut(t, s, fmt.Sprint(t.Name(), i), b.Bytes())
 	}
+	patience := within(t, time.Minute)
 	var workers sync.WaitGroup
 	var got, givenUp atomic.Int64
 	for w := range 4 {
@@ -149,12 +150,20 @@ func TestCallsGivenUpAtRandom(t *testing.T) {
 			rng := mathrand.New(mathrand.NewPCG(uint64(w), 1)) //nolint:gosec // small
 			for range 150 {
 				buffer, err := s.Alloc(size)
-				if err != nil {
-					t.Error(err)
-					return
+				for err != nil { // the memory of calls that were given up comes back when the process answers
+					if !errors.Is(err, ErrFull) || patience.Err() != nil {
+						t.Error(err)
+						return
+					}
+					time.Sleep(time.Millisecond)
+					buffer, err = s.Alloc(size)
 				}
 				i := rng.IntN(objects)
-				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(rng.IntN(1000))*time.Microsecond)
+				limit := 20 * time.Second
+				if rng.IntN(2) == 0 {
+					limit = time.Duration(rng.IntN(1000)) * time.Microsecond
+				}
+				ctx, cancel := context.WithTimeout(patience, limit)
 				r, err := s.Get(ctx, []Item{{fmt.Sprint(t.Name(), i), buffer.Bytes()}})
 				cancel()
 				want := byte(i) //nolint:gosec // small
