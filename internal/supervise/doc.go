@@ -7,7 +7,7 @@
 // On Linux the child dies with its parent, also when the parent is killed with
 // SIGKILL: it is started by an operating-system thread that lives as long as it
 // does and has asked the kernel for that (PR_SET_PDEATHSIG, which looks at
-// threads). Elsewhere a killed parent leaves its children running.
+// threads). Elsewhere a shell watches the parent and kills the child.
 //
 // With Command.Loopback every listening port of the child is on loopback,
 // whatever address it asks for. Programs of which some ports cannot be

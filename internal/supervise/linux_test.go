@@ -52,8 +52,14 @@ func TestListensAnywhereByItself(t *testing.T) {
 	}
 }
 
-func TestDiesWithItsParent(t *testing.T) {
-	parent, lines := asRole(t, "parent", false)
+func TestDiesWithItsParent(t *testing.T) { diesWithItsParent(t, "parent") }
+
+// What ends a child with its parent on other systems works on this one too.
+func TestWatcherKills(t *testing.T) { diesWithItsParent(t, "watched") }
+
+func diesWithItsParent(t *testing.T, role string) {
+	t.Helper()
+	parent, lines := asRole(t, role, false)
 	if !lines.Scan() {
 		t.Fatal(lines.Err())
 	}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"time"
 )
 
@@ -27,13 +28,25 @@ const pipeWait = 2 * time.Second
 
 // A Command says what to run.
 type Command struct {
-	Path string    // the program, not searched for
-	Args []string  // its arguments
-	Env  []string  // added to the parent's environment
-	Dir  string    // working directory, the parent's if empty
-	Log  io.Writer // also receives all output, if not nil
+	Path string   // the program, not searched for
+	Args []string // its arguments
+	Env  []string // added to the parent's environment
+	// Environ, if not nil, is the whole environment.
+	Environ []string
+	Dir     string    // working directory, the parent's if empty
+	Log     io.Writer // also receives all output, if not nil
+	// Stdout and Stderr, if not nil, receive that output in place of the tail and
+	// of Log. A file is handed to the child itself.
+	Stdout, Stderr io.Writer
 	// Loopback keeps every port that the child listens on off the network.
 	Loopback bool
+}
+
+func (c Command) environ() []string {
+	if c.Environ != nil {
+		return c.Environ
+	}
+	return os.Environ()
 }
 
 // A Process is a child process. Its methods are safe for concurrent use.
@@ -50,7 +63,7 @@ func Start(c Command) (*Process, error) {
 		cmd: &exec.Cmd{
 			Path:      c.Path,
 			Args:      append([]string{c.Path}, c.Args...),
-			Env:       append(os.Environ(), c.Env...),
+			Env:       append(slices.Clone(c.environ()), c.Env...),
 			Dir:       c.Dir,
 			WaitDelay: pipeWait,
 		},
@@ -61,6 +74,12 @@ func Start(c Command) (*Process, error) {
 		output = io.MultiWriter(&p.tail, c.Log)
 	}
 	p.cmd.Stdout, p.cmd.Stderr = output, output
+	if c.Stdout != nil {
+		p.cmd.Stdout = c.Stdout
+	}
+	if c.Stderr != nil {
+		p.cmd.Stderr = c.Stderr
+	}
 	dieWithParent(p.cmd)
 
 	started := make(chan error)
@@ -89,8 +108,10 @@ func (p *Process) run(loopback bool, started chan<- error) {
 		started <- err
 		return
 	}
+	unwatch := killWithParent(p.cmd.Process.Pid)
 	started <- nil
 	err := p.cmd.Wait()
+	unwatch()
 	release()
 	if err == nil || errors.Is(err, exec.ErrWaitDelay) {
 		p.err = ErrExited
@@ -113,6 +134,19 @@ func (p *Process) Err() error {
 	select {
 	case <-p.done:
 		return p.err
+	default:
+		return nil
+	}
+}
+
+// Signal sends the child a signal.
+func (p *Process) Signal(s os.Signal) error { return p.cmd.Process.Signal(s) }
+
+// State returns how the child ended; it is nil before Done.
+func (p *Process) State() *os.ProcessState {
+	select {
+	case <-p.done:
+		return p.cmd.ProcessState
 	default:
 		return nil
 	}

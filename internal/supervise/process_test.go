@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -25,6 +26,8 @@ func TestMain(m *testing.M) {
 		playListener()
 	case "parent":
 		playParent()
+	case "watched":
+		playWatched()
 	}
 }
 
@@ -56,6 +59,22 @@ func playParent() {
 	}
 	fmt.Println(p.PID())
 	<-p.Done()
+}
+
+// playWatched starts a child that the kernel does not end with it, has it
+// watched, prints its process id, and waits to be killed.
+func playWatched() {
+	child := exec.Command("/bin/sleep", "60") //nolint:noctx // it is to be killed
+	if err := child.Start(); err != nil {
+		fmt.Println("failed", err)
+		return
+	}
+	if _, err := watch(child.Process.Pid); err != nil {
+		fmt.Println("failed", err)
+		return
+	}
+	fmt.Println(child.Process.Pid)
+	_ = child.Wait()
 }
 
 func startTest(t *testing.T, c Command) *Process {
@@ -99,6 +118,20 @@ func TestOutputAndEnd(t *testing.T) {
 		t.Errorf("tail %q, log %q, want %q", p.Tail(), log.String(), want)
 	}
 	p.Stop(time.Second) // does nothing to what is over
+}
+
+func TestOutputsApart(t *testing.T) {
+	var out, errs strings.Builder
+	c := shell(`echo out $X$HOME; echo err >&2; kill -KILL $$`)
+	c.Environ, c.Stdout, c.Stderr = []string{"X=y"}, &out, &errs
+	p := startTest(t, c)
+	awaitDone(t, p)
+	if out.String() != "out y\n" || errs.String() != "err\n" || p.Tail() != "" {
+		t.Errorf("standard output %q, error %q, tail %q", out.String(), errs.String(), p.Tail())
+	}
+	if got := p.State().String(); got != "signal: killed" {
+		t.Errorf("it ended with %s", got)
+	}
 }
 
 func TestTailIsBounded(t *testing.T) {

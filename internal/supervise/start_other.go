@@ -7,11 +7,22 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
+	"syscall"
 )
 
-func dieWithParent(*exec.Cmd) {}
+func dieWithParent(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
 
-func terminate(p *os.Process) error { return p.Signal(os.Interrupt) }
+// killWithParent starts a watcher. A child without one outlives a killed parent,
+// which is no reason not to run it.
+func killWithParent(pid int) (stop func()) {
+	stop, err := watch(pid)
+	if err != nil {
+		return func() {}
+	}
+	return stop
+}
+
+func terminate(p *os.Process) error { return p.Signal(syscall.SIGTERM) }
 
 func keepBindsOnLoopback() (stop func(), err error) {
 	return nil, errors.ErrUnsupported
