@@ -47,7 +47,7 @@ func TestTimingsOf(t *testing.T) {
 	}
 }
 
-func TestWithSlot(t *testing.T) {
+func TestWithField(t *testing.T) {
 	for in, want := range map[string]string{
 		`{"a":1}`:     `{"id_slot":2,"a":1}`,
 		" {\n}":       " {\"id_slot\":2\n}",
@@ -55,7 +55,7 @@ func TestWithSlot(t *testing.T) {
 		"{ \"a\":1 }": `{"id_slot":2, "a":1 }`,
 		`[1]`:         `[1]`,
 	} {
-		if got := string(withSlot([]byte(in), 2)); got != want {
+		if got := string(withField([]byte(in), `"id_slot":2`)); got != want {
 			t.Errorf("%q became %q, want %q", in, got, want)
 		}
 	}

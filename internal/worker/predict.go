@@ -166,14 +166,13 @@ func hasMedia(messages json.RawMessage) bool {
 	return false
 }
 
-// withSlot returns a request's body with the slot named, which must be a JSON
-// object that names none.
-func withSlot(body []byte, id int) []byte {
+// withField returns a request's body with a field more, which must be a JSON
+// object that has none of that name.
+func withField(body []byte, field string) []byte {
 	i := bytes.IndexByte(body, '{')
 	if i < 0 {
 		return body
 	}
-	field := fmt.Sprintf(`"id_slot":%d`, id)
 	if rest := bytes.TrimLeft(body[i+1:], " \t\r\n"); len(rest) > 0 && rest[0] != '}' {
 		field += ","
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -46,7 +47,10 @@ func (w *Worker) serveCompletion(rw http.ResponseWriter, r *http.Request, predic
 		fix = w.prepare(ctx, held, tokens)
 	}
 	if req.IDSlot == nil || *req.IDSlot < 0 {
-		body = withSlot(body, held.id)
+		body = withField(body, fmt.Sprintf(`"id_slot":%d`, held.id))
+	}
+	if w.share != nil && w.share.Exact && tokens == nil && req.CachePrompt == nil {
+		body = withField(body, `"cache_prompt":false`)
 	}
 	cached, computed, ok := w.answer(rw, r, body, &fix)
 	held.advance(tokens, cached, computed, w.config.UBatch, ok && tokens != nil && cached+computed == len(tokens))
@@ -83,6 +87,10 @@ const maxWaits = 3
 // has not. Whatever fails is logged, and left to the engine to compute.
 func (w *Worker) prepare(ctx context.Context, held *slot, tokens []int32) correction {
 	s := w.share
+	if err := s.drop(ctx, w.config.Engine, held, tokens); err != nil {
+		w.config.Logger.Warn("a slot was not emptied", "error", err)
+		return correction{}
+	}
 	for range maxWaits {
 		at, err := s.load(ctx, w.config.Engine, held, tokens)
 		if err != nil {

@@ -21,11 +21,35 @@ func slotFileName() string {
 	return fmt.Sprintf("ollamoon-%d-%d", os.Getpid(), fileNumber.Add(1))
 }
 
+// loadable is how many pages of a prompt may be loaded: something has to be
+// left to compute.
+func (s *sharer) loadable(tokens int) int {
+	if s.Exact {
+		return boundary(tokens) / PageTokens
+	}
+	return (tokens - 1) / PageTokens
+}
+
+// drop empties a slot whose rows an exact answer must not be computed on: the
+// engine would reuse rows that are not sound, or so many that too few tokens are
+// left.
+func (s *sharer) drop(ctx context.Context, e *engine.Client, held *slot, tokens []int32) error {
+	live := common(held.tokens, tokens)
+	if !s.Exact || !held.unknown && live <= held.sound && live <= len(tokens)-minBatch {
+		return nil
+	}
+	if err := e.Erase(ctx, held.id); err != nil {
+		return err
+	}
+	held.hold(nil, 0)
+	return nil
+}
+
 // load brings a slot as much of a prompt as the store has and is worth loading.
 // It returns how many tokens the slot holds of it then.
 func (s *sharer) load(ctx context.Context, e *engine.Client, held *slot, tokens []int32) (int, error) {
 	live := common(held.tokens, tokens)
-	pages := (len(tokens) - 1) / PageTokens // a token has to be left to compute
+	pages := s.loadable(len(tokens))
 	if pages*PageTokens <= live || !s.estimates.worth(pages, pages*PageTokens-live) {
 		return live, nil
 	}

@@ -49,6 +49,10 @@ type Sharing struct {
 	Role      connector.Role
 	Namespace prefix.Namespace
 	Sealer    *page.Sealer
+	// Exact asks for answers that equal those of a cold engine, bit for bit: at
+	// least minBatch tokens are computed of each prompt, on sound rows only. The
+	// engine must not have a memory of conversations (--cache-ram 0).
+	Exact bool
 	// Shape is that of the engine's slot files, Folder where it writes them.
 	Shape  slotfile.Shape
 	Folder string
