@@ -1,0 +1,15 @@
+// Package settings reads what a stand-in for llama-server is told about itself,
+// beside llama-server's own arguments.
+//
+// A setting has one name in three places, each stronger than the one before: a
+// YAML file (store: none), the environment (OLLAMOON_STORE=none) and the command
+// line (--ollamoon-store none). The file is the one that --ollamoon-config or
+// OLLAMOON_CONFIG names, which then has to be there, or else the user's and the
+// system's, as far as they are, of which the user's is the stronger.
+//
+// A name that does not exist is an error on the command line and in a file; the
+// error lists those that do. In the environment it is not: other programs of this
+// project, and container runtimes that describe a service called ollamoon, set
+// variables of such names too. A value that cannot be read is an error that says
+// where it stands.
+package settings

@@ -1,0 +1,110 @@
+package settings
+
+import (
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"ollamoon/connector"
+)
+
+// Settings of a stand-in.
+type Settings struct {
+	Binary      string         // the real llama-server; empty: looked for
+	Store       string         // URL of the store, or "none"
+	Role        connector.Role // what of sharing is done
+	Exact       bool           // share only what is the same to the last bit
+	Tenant      string         // shares with nobody else
+	SealKeyFile string         // file of the key that seals pages; empty: a checksum does
+	Deadline    time.Duration  // of each call to the store
+	Slots       string         // folder for slot files; empty: chosen
+	LogLevel    slog.Level
+	LogFormat   string // "text" or "json"
+}
+
+// What starts the names of flags and of variables.
+const (
+	flagPrefix     = "--ollamoon-"
+	variablePrefix = "OLLAMOON_"
+)
+
+// The flags that are no settings.
+const (
+	configFlag = "config"
+	helpFlag   = "help"
+)
+
+// flags returns the table of settings, whose values are s's.
+func (s *Settings) flags() *pflag.FlagSet {
+	f := pflag.NewFlagSet("ollamoon", pflag.ContinueOnError)
+	f.SortFlags = false
+	f.StringVar(&s.Binary, "binary", "", "the real llama-server\n(default: llama-server.real beside this program, or llama-server on PATH)")
+	f.StringVar(&s.Store, "store", "file:", "where pages are kept: file:FOLDER, memory:, mooncake://MASTER:PORT?metadata=..., or none;\nfile: without a folder is one in the user's cache folder")
+	f.Var(&roleValue{&s.Role}, "role", "what is shared: mixed and prefill load and publish pages, decode only loads")
+	f.BoolVar(&s.Exact, "exact", false, "share only between engines whose results are the same to the last bit")
+	f.StringVar(&s.Tenant, "tenant", "", "share with nobody but engines of the same tenant")
+	f.StringVar(&s.SealKeyFile, "seal-key-file", "", "file of 64 hexadecimal digits: the key of the MAC that proves pages\n(default: a checksum, which proves nothing to who can write to the store)")
+	f.DurationVar(&s.Deadline, "deadline", 10*time.Second, "the longest that a call to the store may take")
+	f.StringVar(&s.Slots, "slots", "", "folder for slot files, the user's own and closed to others\n(default: in shared memory if that has room, else in the folder for temporary files)")
+	f.TextVar(&s.LogLevel, "log-level", slog.LevelWarn, "least level of messages on standard error: DEBUG, INFO, WARN or ERROR")
+	f.Var(&choice{&s.LogFormat, []string{"text", "json"}}, "log-format", "form of these messages: text or json")
+	return f
+}
+
+// Usage lists the settings and their defaults.
+func Usage() string {
+	s := Settings{LogFormat: "text"}
+	table := pflag.NewFlagSet("", pflag.ContinueOnError)
+	table.SortFlags = false
+	s.flags().VisitAll(func(f *pflag.Flag) {
+		f.Name = strings.TrimPrefix(flagPrefix, "--") + f.Name
+		table.AddFlag(f)
+	})
+	table.String("ollamoon-"+configFlag, "", "YAML file of settings\n(default: "+strings.Join(files(), " and ")+", if they are there)")
+	table.Bool("ollamoon-"+helpFlag, false, "print this and end")
+	return "Ollamoon stands in for llama-server, whose own arguments it takes as they are (--help).\n" +
+		"Its own settings are flags, variables (OLLAMOON_STORE) or lines of a YAML file\n(store: none); a flag is stronger than a variable, a variable stronger than a file.\n\n" +
+		table.FlagUsages()
+}
+
+type roleValue struct{ to *connector.Role }
+
+func (v *roleValue) String() string { return v.to.String() }
+func (v *roleValue) Type() string   { return "string" }
+
+func (v *roleValue) Set(name string) error {
+	role, err := connector.ParseRole(name)
+	if err != nil {
+		return err
+	}
+	*v.to = role
+	return nil
+}
+
+// A choice is one of several words; the first is the default.
+type choice struct {
+	to    *string
+	words []string
+}
+
+func (c *choice) Type() string { return "string" }
+
+func (c *choice) String() string {
+	if *c.to == "" {
+		*c.to = c.words[0]
+	}
+	return *c.to
+}
+
+func (c *choice) Set(word string) error {
+	for _, w := range c.words {
+		if w == word {
+			*c.to = word
+			return nil
+		}
+	}
+	return fmt.Errorf("no %q; use %s", word, strings.Join(c.words, " or "))
+}

@@ -1,0 +1,120 @@
+package settings
+
+import (
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"ollamoon/connector"
+)
+
+// home is a folder of settings files of its own for a test.
+func home(t *testing.T, yaml string) (path string) {
+	t.Helper()
+	folder := t.TempDir()
+	t.Setenv("XDG_CONFIG_HOME", folder)
+	t.Setenv("HOME", folder)
+	user, err := os.UserConfigDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	path = filepath.Join(user, "ollamoon", "config.yaml")
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if yaml != "" {
+		if err := os.WriteFile(path, []byte(yaml), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return path
+}
+
+var defaults = Settings{Store: "file:", Deadline: 10 * time.Second, LogLevel: slog.LevelWarn, LogFormat: "text"}
+
+func TestDefaults(t *testing.T) {
+	home(t, "")
+	s, rest, err := Load([]string{"-m", "x"}, []string{"PATH=/bin"})
+	if err != nil || !reflect.DeepEqual(s, defaults) || !reflect.DeepEqual(rest, []string{"-m", "x"}) {
+		t.Errorf("%+v, %q, %v", s, rest, err)
+	}
+}
+
+func TestStrength(t *testing.T) {
+	home(t, "store: 'file:/a'\nrole: decode\ndeadline: 3s\nexact: true\ntenant: file\nlog-level: debug\n")
+	s, rest, err := Load(
+		[]string{"--ollamoon-store", "none", "-m", "--ollamoon-exact=false", "x", "--ollamoon-store=memory:"},
+		[]string{"OLLAMOON_STORE=file:/b", "OLLAMOON_TENANT=variable", "OLLAMOON_SEAL_KEY_FILE=/k", "OLLAMOON_PORT=tcp://1.2.3.4:5"},
+	)
+	want := Settings{
+		Store: "memory:", Role: connector.Decode, Deadline: 3 * time.Second, Tenant: "variable", SealKeyFile: "/k",
+		LogLevel: slog.LevelDebug, LogFormat: "text",
+	}
+	if err != nil || !reflect.DeepEqual(s, want) || !reflect.DeepEqual(rest, []string{"-m", "x"}) {
+		t.Errorf("%+v, %q, %v", s, rest, err)
+	}
+}
+
+func TestNamedFile(t *testing.T) {
+	home(t, "tenant: user\n")
+	named := filepath.Join(t.TempDir(), "x.yaml")
+	if err := os.WriteFile(named, []byte("log-format: json\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, in := range map[string][2][]string{
+		"variable": {nil, {"OLLAMOON_CONFIG=" + named}},
+		"flag":     {{"--ollamoon-config", named}, {"OLLAMOON_CONFIG=/no/such/file"}},
+	} {
+		s, rest, err := Load(in[0], in[1])
+		if err != nil || s.LogFormat != "json" || s.Tenant != "" || len(rest) != 0 {
+			t.Errorf("by %s: %+v, %q, %v", name, s, rest, err)
+		}
+	}
+	if _, _, err := Load([]string{"--ollamoon-config=/no/such/file"}, nil); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a file that is not there: %v", err)
+	}
+}
+
+func TestRefused(t *testing.T) {
+	for name, c := range map[string]struct {
+		args []string
+		env  []string
+		yaml string
+		want error
+		says string
+	}{
+		"flag":              {args: []string{"--ollamoon-stor", "x"}, want: ErrUnknown, says: "there are binary, store,"},
+		"key":               {yaml: "exact: true\nstor: x\n", want: ErrUnknown, says: "config.yaml, line 2: \"stor\""},
+		"value of a flag":   {args: []string{"--ollamoon-role", "x"}, want: ErrValue, says: "--ollamoon-role: "},
+		"no value":          {args: []string{"--ollamoon-role"}, want: ErrValue, says: "--ollamoon-role"},
+		"value of variable": {env: []string{"OLLAMOON_DEADLINE=soon"}, want: ErrValue, says: "OLLAMOON_DEADLINE: "},
+		"value in a file":   {yaml: "\n\nlog-format: xml\n", want: ErrValue, says: "config.yaml, line 3: "},
+		"list in a file":    {yaml: "store: [a]\n", want: ErrValue, says: "no single value"},
+		"no YAML":           {yaml: "a: b: c\n", want: ErrValue, says: "config.yaml"},
+		"help":              {args: []string{"-m", "x", "--ollamoon-help"}, want: ErrHelp},
+	} {
+		t.Run(name, func(t *testing.T) {
+			home(t, c.yaml)
+			_, _, err := Load(c.args, c.env)
+			if !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+}
+
+func TestUsageListsAll(t *testing.T) {
+	usage := Usage()
+	for _, want := range []string{
+		"--ollamoon-store string", `(default "file:")`, "--ollamoon-exact ", `(default 10s)`, "--ollamoon-log-level", "--ollamoon-config", "/etc/ollamoon/config.yaml",
+	} {
+		if !strings.Contains(usage, want) {
+			t.Errorf("no %q in\n%s", want, usage)
+		}
+	}
+}
