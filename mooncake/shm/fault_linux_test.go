@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"syscall"
 	"testing"
 	"time"
@@ -22,7 +24,31 @@ func pause(t *testing.T, c *cluster.Cluster) (resume func()) {
 	}
 	resume = func() { _ = syscall.Kill(pid, syscall.SIGCONT) }
 	t.Cleanup(resume)
+	for ctx := within(t, 20*time.Second); !isStopped(t, pid); time.Sleep(time.Millisecond) {
+		if ctx.Err() != nil {
+			t.Fatal("the process does not stop")
+		}
+	}
 	return resume
+}
+
+// isStopped reports whether all threads of a process have stopped.
+func isStopped(t *testing.T, pid int) bool {
+	t.Helper()
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	if err != nil || len(threads) == 0 {
+		t.Fatalf("threads of %d: %v, %v", pid, threads, err)
+	}
+	for _, thread := range threads {
+		stat, err := os.ReadFile(thread)
+		if err != nil {
+			return false // it has just ended
+		}
+		if state := stat[bytes.LastIndexByte(stat, ')')+2]; state != 'T' {
+			return false
+		}
+	}
+	return true
 }
 
 // answered waits until the process has answered all calls about a Buffer.

@@ -160,9 +160,13 @@ func (s *Session) watch() {
 
 // lose ends the session. Only the first reason counts.
 func (s *Session) lose(reason error) {
-	err := fmt.Errorf("%w: %s: %w", ErrSessionLost, s.options.Addr, reason)
+	s.stop(fmt.Errorf("%w: %s: %w", ErrSessionLost, s.options.Addr, reason))
+}
+
+// stop ends the session with an error. When Done is closed, Alloc fails.
+func (s *Session) stop(err error) {
+	s.arena.retire(err)
 	s.end(err)
-	s.arena.retire(context.Cause(s.life))
 }
 
 // Alloc returns a Buffer, or an error that wraps ErrFull, ErrSessionLost or
@@ -206,8 +210,7 @@ func (s *Session) Close() error {
 	if closed {
 		return nil
 	}
-	s.end(ErrClosed)
-	s.arena.retire(ErrClosed)
+	s.stop(ErrClosed)
 	s.watcher.Wait()
 	s.calls.Wait()
 	s.unmap()
