@@ -69,14 +69,14 @@ format() {
 	}
 }
 
-tests() { CGO_ENABLED=1 go test -race -p 2 -timeout "$test_timeout" ./...; }
+tests() { CGO_ENABLED=1 go test -race -count 1 -p 2 -timeout "$test_timeout" ./...; }
 
 # Tests in files that the race detector excludes, such as those of allocations.
 tests_without_race() {
 	local file names
 	for file in $(grep -rl --include='*_test.go' '^//go:build.*!race' . | sort); do
 		names=$(sed -n 's/^func \(Test[A-Za-z0-9_]*\)(.*/\1/p' "$file" | paste -sd '|')
-		[ -z "$names" ] || go test -timeout "$test_timeout" -run "^($names)\$" "$(dirname "$file")" || return
+		[ -z "$names" ] || go test -count 1 -timeout "$test_timeout" -run "^($names)\$" "$(dirname "$file")" || return
 	done
 }
 
