@@ -125,9 +125,10 @@ func decodePing(body []byte) error {
 	})
 }
 
-func decodeMapped(body []byte) (mapped bool, err error) {
-	err = decodeOne(boolAnswer, body, func(r *structpack.Reader) { mapped = r.Bool() })
-	return mapped, err
+func decodeMapped(body []byte) (bool, error) {
+	mapped := false
+	err := decodeOne(boolAnswer, body, func(r *structpack.Reader) { mapped = r.Bool() })
+	return mapped && err == nil, err
 }
 
 func decodeUnmap(body []byte) error { return decodeOne(unmapAnswer, body, func(*structpack.Reader) {}) }

@@ -25,6 +25,7 @@ func FuzzAnswers(f *testing.F) {
 		w.Bool(true)
 		w.Bool(true)
 	}))
+	f.Add([]byte("\xd3\x00\xe8\x90\x00\x01\x010")) // a bool, and more
 	items := []Item{{"a", make([]byte, 4096)}, {"b", make([]byte, 10)}}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		for _, decode := range []func([]byte, []Item) ([]Result, error){decodePut, decodeGet} {
