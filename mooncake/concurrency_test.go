@@ -9,7 +9,6 @@ import (
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -136,12 +135,7 @@ func TestMasterHangs(t *testing.T) {
 	c := dial(t, store, func(config *Config) { config.CallTimeout = 500 * time.Millisecond })
 	put := objectsOf(t, 1000)
 	none(t, "put", c.BatchPut(within(t), put))
-	pid := store.MasterPID()
-	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
-	thaw := sync.OnceFunc(func() { _ = syscall.Kill(pid, syscall.SIGCONT) })
-	t.Cleanup(thaw)
+	thaw := freeze(t, store.MasterPID())
 	other := objectsOf(t, 1000)
 	timed(t, "calls", soon, func() {
 		_, err := c.BatchExist(within(t), keysIn(put))

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"net"
@@ -32,13 +33,19 @@ func timed(t *testing.T, what string, limit time.Duration, run func()) {
 	}
 }
 
-// freeze stops the owner's process until the returned function is called.
-func freeze(t *testing.T, c *cluster.Cluster) (thaw func()) {
+// freeze stops a process until the returned function is called.
+func freeze(t *testing.T, pid int) (thaw func()) {
 	t.Helper()
-	pid := c.OwnerPID()
 	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
+	await(t, "the process to stop", func() bool {
+		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+		return err == nil && !slices.ContainsFunc(threads, func(path string) bool {
+			stat, err := os.ReadFile(path)
+			return err == nil && !bytes.Contains(stat, []byte(") T "))
+		})
+	})
 	thaw = sync.OnceFunc(func() { _ = syscall.Kill(pid, syscall.SIGCONT) })
 	t.Cleanup(thaw)
 	return thaw
@@ -55,7 +62,7 @@ func TestCancelledInTheMiddleOfAnObject(t *testing.T) {
 			none(t, "put", c.BatchPut(within(t), there))
 			none(t, "get", c.BatchGet(within(t), blanks(there)))
 
-			thaw := freeze(t, store)
+			thaw := freeze(t, store.OwnerPID())
 			for what, call := range map[string]func(context.Context) []error{
 				"put": func(ctx context.Context) []error { return c.BatchPut(ctx, put) },
 				"get": func(ctx context.Context) []error { return c.BatchGet(ctx, blanks(there)) },
@@ -121,7 +128,7 @@ func TestCloseEndsPuts(t *testing.T) {
 	store := latest.own(t, cluster.Config{SegmentBytes: 64 << 20})
 	c, other := dial(t, store), dial(t, store)
 	put := objectsOf(t, 14<<20)
-	thaw := freeze(t, store)
+	thaw := freeze(t, store.OwnerPID())
 	result := make(chan []error, 1)
 	go func() { result <- c.BatchPut(context.Background(), put) }()
 	await(t, "the put to begin", func() bool {
@@ -157,6 +164,9 @@ func TestOwnerGone(t *testing.T) {
 
 	store.KillOwner()
 	holds(t, two, double)
+	if two.Stats().Rerouted == 0 {
+		t.Error("no read was sent to another replica")
+	}
 	timed(t, "get", soon, func() {
 		var gone int
 		for _, err := range one.BatchGet(within(t), blanks(single)) {
@@ -242,7 +252,7 @@ func TestReadThatOutlastsTheLease(t *testing.T) {
 	c := dial(t, store)
 	put := objectsOf(t, 1000)
 	none(t, "put", c.BatchPut(within(t), put))
-	thaw := freeze(t, store)
+	thaw := freeze(t, store.OwnerPID())
 	time.AfterFunc(time.Second, thaw)
 	none(t, "get", c.BatchGet(within(t), blanks(put))) // by a fresh descriptor
 	if n := c.Stats().Renewed; n != 1 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"time"
 
 	"ollamoon/mooncake/transfer"
@@ -59,9 +60,10 @@ func (g *getting) window(ctx context.Context, tasks []task) (int, time.Duration)
 		return 0, 0
 	}
 	byOwner := map[string][]*read{}
-	lease := found[0].Lease
-	bytes := 0
+	bytes, lease := 0, longestLease
 	for i, t := range tasks {
+		replicas := found[i].Replicas                                                                       // of which none is to be asked more often than the others
+		rand.Shuffle(len(replicas), func(a, b int) { replicas[a], replicas[b] = replicas[b], replicas[a] }) //nolint:gosec // spreads load
 		r := &read{task: t, object: found[i], asked: asked}
 		replicas, err := r.readable()
 		if err != nil {

@@ -206,10 +206,11 @@ func (v *version) readObject(r *structpack.Reader) Object {
 	return o
 }
 
-// leaseOf bounds a lease to a day: what is longer makes no difference.
+// longestLease bounds what a master says of a lease: more makes no difference.
+const longestLease = 24 * time.Hour
+
 func leaseOf(ms uint64) time.Duration {
-	const day = 24 * time.Hour
-	return time.Duration(min(ms, uint64(day.Milliseconds()))) * time.Millisecond //nolint:gosec // at most a day
+	return time.Duration(min(ms, uint64(longestLease.Milliseconds()))) * time.Millisecond //nolint:gosec // at most a day
 }
 
 // decodeServiceReady returns the release that the master says it is, which says

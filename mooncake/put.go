@@ -16,6 +16,9 @@ import (
 // not be written whole is revoked, so that its key can be put again at once; so it
 // is when ctx ends, which then takes one call to the master longer.
 //
+// Through shared memory, a key that someone else begins to put at the same moment
+// counts as stored.
+//
 // Nothing touches a buffer after the call.
 func (c *Client) BatchPut(ctx context.Context, items []Item) []error {
 	ctx, leave, err := c.enter(ctx)

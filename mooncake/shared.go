@@ -57,8 +57,10 @@ func (s *sharedMemory) start(ctx context.Context) error {
 	if mode == sharedMemoryOff {
 		return nil
 	}
-	l, err := s.open(ctx)
-	if err != nil && mode != sharedMemoryAuto {
+	limited, cancel := context.WithTimeout(ctx, s.client.config.ConnectTimeout)
+	defer cancel()
+	l, err := s.open(limited)
+	if err != nil && (mode != sharedMemoryAuto || ctx.Err() != nil) {
 		return fmt.Errorf("sharing memory: %w", sharedError(ctx, err))
 	}
 	s.tried(ctx, l, err)
