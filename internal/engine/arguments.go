@@ -1,10 +1,8 @@
 package engine
 
 import (
-	"bufio"
-	"fmt"
-	"os"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -23,8 +21,7 @@ type option struct {
 }
 
 // The options that a stand-in has to know, since it serves in the engine's
-// place or shares its cache. Names and variables are those of llama.cpp's
-// common/arg.cpp.
+// place. Names and variables are those of llama.cpp's common/arg.cpp.
 var (
 	optHost      = option{names: []string{"--host"}, variable: "LLAMA_ARG_HOST"}
 	optPort      = option{names: []string{"--port"}, variable: "LLAMA_ARG_PORT"}
@@ -36,38 +33,81 @@ var (
 	optReusePort = option{names: []string{"--reuse-port"}, variable: "LLAMA_ARG_REUSE_PORT", bare: true}
 	optModel     = option{names: []string{"-m", "--model"}, variable: "LLAMA_ARG_MODEL"}
 	optSlotPath  = option{names: []string{"--slot-save-path"}, variable: "LLAMA_ARG_SLOT_SAVE_PATH"}
-	optParallel  = option{names: []string{"-np", "--parallel"}, variable: "LLAMA_ARG_N_PARALLEL"}
-	optKeyType   = option{names: []string{"-ctk", "--cache-type-k"}, variable: "LLAMA_ARG_CACHE_TYPE_K"}
-	optValueType = option{names: []string{"-ctv", "--cache-type-v"}, variable: "LLAMA_ARG_CACHE_TYPE_V"}
+	optBatch     = option{names: []string{"-b", "--batch-size"}, variable: "LLAMA_ARG_BATCH"}
 	optUBatch    = option{names: []string{"-ub", "--ubatch-size"}, variable: "LLAMA_ARG_UBATCH"}
+
+	optEmbedding = option{names: []string{"--embedding", "--embeddings"}, variable: "LLAMA_ARG_EMBEDDINGS", bare: true}
+	optReranking = option{names: []string{"--rerank", "--reranking"}, variable: "LLAMA_ARG_RERANKING", bare: true}
+	// Of a model that is fetched.
+	optFetched = []option{
+		{names: []string{"-hf", "-hfr", "--hf-repo"}, variable: "LLAMA_ARG_HF_REPO"},
+		{names: []string{"-mu", "--model-url"}, variable: "LLAMA_ARG_MODEL_URL"},
+		{names: []string{"-dr", "--docker-repo"}, variable: "LLAMA_ARG_DOCKER_REPO"},
+	}
+	optPrinting = option{bare: true, names: []string{
+		"-h", "--help", "--usage", "--version", "--license", "-cl", "--cache-list", "--completion-bash", "--list-devices",
+	}}
 )
 
-// value returns what an option was given: the last on the command line, or else
-// the environment's.
-func (a Arguments) value(o option) (string, bool) {
-	for i := len(a.Args) - 2; i >= 0; i-- {
-		if slices.Contains(o.names, a.Args[i]) {
-			return a.Args[i+1], true
+// canonical is an argument as llama-server takes it: in long names it does not
+// tell "_" from "-".
+func canonical(arg string) string {
+	if strings.HasPrefix(arg, "--") {
+		return strings.ReplaceAll(arg, "_", "-")
+	}
+	return arg
+}
+
+func (o option) named(arg string) bool { return slices.Contains(o.names, canonical(arg)) }
+
+// values returns all that an option was given on the command line, in order, or
+// else what the environment gives it.
+func (a Arguments) values(o option) []string {
+	var given []string
+	for i := 0; i+1 < len(a.Args); i++ {
+		if o.named(a.Args[i]) {
+			i++
+			given = append(given, a.Args[i])
 		}
 	}
+	if v, ok := a.variable(o.variable); ok && given == nil {
+		given = []string{v}
+	}
+	return given
+}
+
+// value returns what an option was given last.
+func (a Arguments) value(o option) (string, bool) {
+	given := a.values(o)
+	if len(given) == 0 {
+		return "", false
+	}
+	return given[len(given)-1], true
+}
+
+// has reports whether an option without a value is set.
+func (a Arguments) has(o option) bool {
+	if slices.ContainsFunc(a.Args, o.named) {
+		return true
+	}
+	v, ok := a.variable(o.variable)
+	return ok && slices.Contains([]string{"1", "on", "true", "enabled"}, v)
+}
+
+func (a Arguments) variable(name string) (string, bool) {
 	for _, entry := range a.Env {
-		if v, ok := strings.CutPrefix(entry, o.variable+"="); ok && v != "" {
+		if v, ok := strings.CutPrefix(entry, name+"="); ok && v != "" {
 			return v, true
 		}
 	}
 	return "", false
 }
 
-// has reports whether one of the names stands on the command line.
-func (a Arguments) has(names ...string) bool {
-	return slices.ContainsFunc(a.Args, func(arg string) bool { return slices.Contains(names, arg) })
-}
-
 // without returns the arguments with neither the options nor their variables.
 func (a Arguments) without(options ...option) Arguments {
 	var out Arguments
 	for i := 0; i < len(a.Args); i++ {
-		o := slices.IndexFunc(options, func(o option) bool { return slices.Contains(o.names, a.Args[i]) })
+		o := slices.IndexFunc(options, func(o option) bool { return o.named(a.Args[i]) })
 		if o < 0 {
 			out.Args = append(out.Args, a.Args[i])
 			continue
@@ -85,8 +125,8 @@ func (a Arguments) without(options ...option) Arguments {
 	return out
 }
 
-// with returns the arguments with more on the command line.
-func (a Arguments) with(args ...string) Arguments {
+// With returns the arguments with more on the command line.
+func (a Arguments) With(args ...string) Arguments {
 	return Arguments{Args: append(slices.Clone(a.Args), args...), Env: a.Env}
 }
 
@@ -94,87 +134,61 @@ func (a Arguments) with(args ...string) Arguments {
 // be shared, and why: it prints something and ends, serves no model or several,
 // or computes embeddings. Such a run is the real binary's alone.
 func (a Arguments) Passthrough() (reason string, yes bool) {
-	for _, r := range []struct {
-		reason string
-		names  []string
-	}{
-		{"prints and ends", []string{"-h", "--help", "--usage", "--version", "-cl", "--cache-list", "--completion-bash", "--list-devices"}},
-		{"embeddings only", []string{"--embedding", "--embeddings"}},
-		{"reranking", []string{"--rerank", "--reranking"}},
-	} {
-		if a.has(r.names...) {
-			return r.reason, true
-		}
+	switch {
+	case a.has(optPrinting):
+		return "it prints something and ends", true
+	case a.has(optEmbedding):
+		return "it computes embeddings only", true
+	case a.has(optReranking):
+		return "it ranks only", true
 	}
-	for variable, reason := range map[string]string{"LLAMA_ARG_EMBEDDINGS": "embeddings only", "LLAMA_ARG_RERANKING": "reranking"} {
-		if v, ok := a.value(option{variable: variable}); ok && v != "0" && v != "false" {
-			return reason, true
-		}
+	if mode, ok := a.variable("AIP_MODE"); ok && mode == "PREDICTION" {
+		return "Vertex AI names its port and paths", true
 	}
-	if a.has("-hf", "-hfr", "--hf-repo", "-mu", "--model-url", "-dr", "--docker-repo") {
-		return "", false
-	}
-	for _, variable := range []string{"LLAMA_ARG_HF_REPO", "LLAMA_ARG_MODEL_URL", "LLAMA_ARG_DOCKER_REPO"} {
-		if _, ok := a.value(option{variable: variable}); ok {
+	for _, o := range append([]option{optModel}, optFetched...) {
+		if _, ok := a.value(o); ok {
 			return "", false
 		}
 	}
-	if _, ok := a.value(optModel); !ok {
-		return "no model is named", true
-	}
-	return "", false
+	return "no model is named", true
 }
 
-// A Listener is where and how a llama-server is asked to serve.
-type Listener struct {
-	Host, Port      string // a Host that ends in ".sock" is a socket's path
-	ReusePort       bool
-	Prefix          string
-	TLSKey, TLSCert string
-	APIKeys         []string
+// Model returns the file of the model's weights, if one is named.
+func (a Arguments) Model() (path string, ok bool) {
+	for _, o := range optFetched {
+		if _, ok := a.value(o); ok {
+			return "", false
+		}
+	}
+	return a.value(optModel)
 }
 
-// Listener returns where and how these arguments ask to be served. An error
-// says which file cannot be read.
-func (a Arguments) Listener() (Listener, error) {
-	l := Listener{Host: "127.0.0.1", Port: "8080", ReusePort: a.has(optReusePort.names...)}
-	for _, f := range []struct {
-		option
-		to *string
-	}{{optHost, &l.Host}, {optPort, &l.Port}, {optPrefix, &l.Prefix}, {optTLSKey, &l.TLSKey}, {optTLSCert, &l.TLSCert}} {
-		if v, ok := a.value(f.option); ok {
-			*f.to = v
-		}
-	}
-	if v, ok := a.value(optAPIKey); ok {
-		for key := range strings.SplitSeq(v, ",") {
-			if key = strings.TrimSpace(key); key != "" {
-				l.APIKeys = append(l.APIKeys, key)
+// SlotPath returns the folder that the user wants slots to be saved into, if
+// they want that.
+func (a Arguments) SlotPath() (path string, ok bool) { return a.value(optSlotPath) }
+
+// The engine's own defaults.
+const (
+	defaultBatch  = 2048
+	defaultUBatch = 512
+)
+
+// UBatch returns the most tokens that the engine computes together.
+func (a Arguments) UBatch() int {
+	number := func(o option, otherwise int) int {
+		if v, ok := a.value(o); ok {
+			if n, err := strconv.Atoi(v); err == nil && n > 0 {
+				return n
 			}
 		}
+		return otherwise
 	}
-	if path, ok := a.value(optKeyFile); ok {
-		file, err := os.Open(path) //nolint:gosec // the user names the file
-		if err != nil {
-			return Listener{}, fmt.Errorf("reading API keys: %w", err)
-		}
-		defer file.Close() //nolint:errcheck // read only
-		lines := bufio.NewScanner(file)
-		for lines.Scan() {
-			if line := strings.TrimSpace(lines.Text()); line != "" && !strings.HasPrefix(line, "#") {
-				l.APIKeys = append(l.APIKeys, line)
-			}
-		}
-		if err := lines.Err(); err != nil {
-			return Listener{}, fmt.Errorf("reading API keys: %w", err)
-		}
-	}
-	return l, nil
+	return min(number(optUBatch, defaultUBatch), number(optBatch, defaultBatch))
 }
 
 // Behind returns the arguments for the real binary behind a stand-in: it
 // listens on a socket and saves slots into a folder, both the stand-in's.
 func (a Arguments) Behind(socket, slots string) Arguments {
 	b := a.without(optHost, optPort, optReusePort, optTLSKey, optTLSCert, optSlotPath)
-	return b.with("--host", socket, "--slot-save-path", slots)
+	return b.With("--host", socket, "--slot-save-path", slots)
 }

@@ -128,7 +128,22 @@ type Props struct {
 // Props asks for the engine's properties.
 func (c *Client) Props(ctx context.Context) (Props, error) {
 	var p Props
-	return p, c.call(ctx, http.MethodGet, "/props", nil, &p)
+	err := c.call(ctx, http.MethodGet, "/props", nil, &p)
+	return p, err
+}
+
+// LoRA is an adapter that the engine has loaded.
+type LoRA struct {
+	ID    int     `json:"id"`
+	Path  string  `json:"path"`
+	Scale float64 `json:"scale"` // 0: not applied
+}
+
+// LoRAs returns the engine's adapters, in the order in which they are applied.
+func (c *Client) LoRAs(ctx context.Context) ([]LoRA, error) {
+	var loras []LoRA
+	err := c.call(ctx, http.MethodGet, "/lora-adapters", nil, &loras)
+	return loras, err
 }
 
 // Tokenize returns the tokens that the engine makes of a prompt.
@@ -144,7 +159,8 @@ func (c *Client) Tokenize(ctx context.Context, content string) ([]int32, error) 
 // request.
 func (c *Client) ApplyTemplate(ctx context.Context, body []byte) (string, error) {
 	var answer struct{ Prompt string }
-	return answer.Prompt, c.call(ctx, http.MethodPost, "/apply-template", body, &answer)
+	err := c.call(ctx, http.MethodPost, "/apply-template", body, &answer)
+	return answer.Prompt, err
 }
 
 // Timings say how the engine came to an answer.

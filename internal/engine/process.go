@@ -2,8 +2,10 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"time"
@@ -11,17 +13,27 @@ import (
 	"ollamoon/internal/supervise"
 )
 
+// ErrSocketPath: the path of the engine's socket is longer than a socket's may be.
+var ErrSocketPath = errors.New("engine: path of a socket is too long")
+
 // readyInterval is the time between two questions whether the model is loaded.
 const readyInterval = 20 * time.Millisecond
+
+// maxSocketPath is what every system takes as the path of a socket.
+const maxSocketPath = 100
 
 // Config says how to run the real llama-server behind a stand-in.
 type Config struct {
 	Binary string    // the real llama-server
 	Args   Arguments // as its user gave them
-	// Slots is the folder for slot files. The process's socket gets a folder of
-	// its own.
+	// Slots is the folder for slot files.
 	Slots string
-	Log   io.Writer // gets all that the process prints
+	// Folder for the process's socket, the caller's and closed to others. Without
+	// one the process has a folder of its own.
+	Folder string
+	// Stdout and Stderr get what the process prints there; where nil, it goes into
+	// the Process's Tail.
+	Stdout, Stderr io.Writer
 }
 
 // A Process is a running llama-server with its Client. Its owner calls Stop.
@@ -31,7 +43,7 @@ type Process struct {
 	Listener Listener // where its user asked it to serve
 	Socket   string
 
-	folder string
+	folder string // to be removed
 }
 
 // Start starts the engine; it may still load its model when Start returns.
@@ -40,17 +52,25 @@ func Start(config Config) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	folder, err := os.MkdirTemp("", "ollamoon-")
-	if err != nil {
-		return nil, fmt.Errorf("starting the engine: %w", err)
+	p := &Process{Listener: listener}
+	folder := config.Folder
+	if folder == "" {
+		if folder, err = os.MkdirTemp("", "ollamoon-"); err != nil {
+			return nil, fmt.Errorf("starting the engine: %w", err)
+		}
+		p.folder = folder
 	}
-	p := &Process{Listener: listener, folder: folder, Socket: filepath.Join(folder, "engine.sock")}
-	behind := config.Args.Behind(p.Socket, config.Slots)
-	p.Process, err = supervise.Start(supervise.Command{
-		Path: config.Binary, Args: behind.Args, Env: behind.Env, Log: config.Log,
-	})
+	p.Socket = filepath.Join(folder, "engine.sock")
+	if len(p.Socket) > maxSocketPath {
+		err = fmt.Errorf("%w: %s", ErrSocketPath, p.Socket)
+	} else {
+		behind := config.Args.Behind(p.Socket, config.Slots)
+		p.Process, err = supervise.Start(supervise.Command{
+			Path: config.Binary, Args: behind.Args, Environ: behind.Env, Stdout: config.Stdout, Stderr: config.Stderr,
+		})
+	}
 	if err != nil {
-		_ = os.RemoveAll(folder) // nothing is in it
+		p.removeFolder()
 		return nil, fmt.Errorf("starting the engine: %w", err)
 	}
 	key := ""
@@ -59,6 +79,18 @@ func Start(config Config) (*Process, error) {
 	}
 	p.Client = NewClient(p.Socket, listener.Prefix, key)
 	return p, nil
+}
+
+// Listens returns when the engine takes connections, which it does before it
+// loads its model, or with an error when it ends before that or ctx is done.
+func (p *Process) Listens(ctx context.Context) error {
+	return p.Process.Ready(ctx, readyInterval, func(ctx context.Context) error {
+		c, err := new(net.Dialer).DialContext(ctx, "unix", p.Socket)
+		if err != nil {
+			return err
+		}
+		return c.Close()
+	})
 }
 
 // Ready returns when the engine has loaded its model, or with an error when it
@@ -71,5 +103,11 @@ func (p *Process) Ready(ctx context.Context) error {
 func (p *Process) Stop(grace time.Duration) {
 	p.Process.Stop(grace)
 	p.HTTP.CloseIdleConnections()
-	_ = os.RemoveAll(p.folder) // a leftover socket harms nobody
+	p.removeFolder()
+}
+
+func (p *Process) removeFolder() {
+	if p.folder != "" {
+		_ = os.RemoveAll(p.folder) // a leftover socket harms nobody
+	}
 }

