@@ -14,9 +14,9 @@ mkdir -p "$out"
 # Should it be killed, the kernel ends that too.
 bin/ollamoon bench store --out "$out/bench-results.json" --reproduce 'bash demo/run_demo.sh' &
 bench=$!
-trap 'kill -TERM $bench 2>/dev/null; wait $bench; exit 130' INT TERM HUP
+trap 'kill -TERM $bench 2>/dev/null; wait $bench || true; exit 130' INT TERM HUP
 wait $bench
 trap - INT TERM HUP
 
-bin/ollamoon report "$out/bench-results.json" --out "$out/index.html"
+bin/ollamoon report "$out/bench-results.json" --out "$out/index.html" >/dev/null
 echo "the page: $(cd "$out" && pwd)/index.html"
