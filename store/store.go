@@ -48,7 +48,8 @@ type Store interface {
 	// BatchPut stores objects under keys that have none, whole or not at all.
 	// The result has one element an item: nil when the object was stored,
 	// ErrExists when the key had one already, else what failed. Of a key's
-	// several puts at once, or in one batch, one succeeds.
+	// several puts at once, or in one batch, one stores its object; the others are
+	// ErrExists, or nil where the backend cannot tell.
 	BatchPut(ctx context.Context, items []Item) []error
 
 	// BatchGet reads objects into the items' buffers. The result has one element

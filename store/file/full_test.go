@@ -56,7 +56,7 @@ func expectPut(ctx context.Context, s *Store, key string, size int, want error) 
 	if errors.Is(err, want) {
 		return nil
 	}
-	return fmt.Errorf("putting %s of %d bytes, want %v: %w", key, size, want, errors.Join(err, errors.New("that is how it ended")))
+	return fmt.Errorf("putting %s of %d bytes did not end with %q: %w", key, size, fmt.Sprint(want), err)
 }
 
 // nothingLeft returns an error unless the folder has just these many objects.

@@ -150,43 +150,23 @@ func matches(t *testing.T, what string, got []error, want ...error) {
 	}
 }
 
-func testRepeatedKeys(t *testing.T, _ Config, s store.Store) {
+func testRepeatedKeys(t *testing.T, c Config, s store.Store) {
 	key := newKey()
 	versions := [][]byte{content(key+"0", 9000), content(key+"1", 9000), content(key+"2", 9000)}
 	puts := make([]store.Item, len(versions))
 	for i := range puts {
 		puts[i] = store.Item{Key: key, Bytes: versions[i]}
 	}
-	winner := onlySuccess(t, batchPut(t, s, puts))
+	object := winner(t, c, s, key, batchPut(t, s, puts), versions)
 	gets := make([]store.Item, 3)
 	for i := range gets {
 		gets[i] = store.Item{Key: key, Bytes: make([]byte, 9000)}
 	}
 	for i, err := range batchGet(t, s, gets) {
-		if err != nil || !bytes.Equal(gets[i].Bytes, versions[winner]) {
+		if err != nil || !bytes.Equal(gets[i].Bytes, object) {
 			t.Errorf("reading it, item %d: %v", i, err)
 		}
 	}
-}
-
-// onlySuccess returns which of several puts of one key succeeded.
-func onlySuccess(t *testing.T, errs []error) int {
-	t.Helper()
-	winner := -1
-	for i, err := range errs {
-		switch {
-		case err == nil && winner < 0:
-			winner = i
-		case err == nil:
-			t.Fatalf("puts %d and %d of one key both succeeded", winner, i)
-		case !errors.Is(err, store.ErrExists):
-			t.Fatalf("put %d: %v", i, err)
-		}
-	}
-	if winner < 0 {
-		t.Fatal("of several puts of one key none succeeded")
-	}
-	return winner
 }
 
 func testDone(t *testing.T, _ Config, s store.Store) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 
@@ -78,11 +79,36 @@ func testPublishers(t *testing.T, c Config, s store.Store) {
 				}
 			}
 		}
-		winner := onlySuccess(t, errs)
+		object := winner(t, c, s, key, errs, objects)
 		for _, each := range stores {
-			holds(t, each, key, objects[winner])
+			holds(t, each, key, object)
 		}
 	}
+}
+
+// winner returns the object that was stored by one of several puts of a key: that
+// of the one that succeeded.
+func winner(t *testing.T, c Config, s store.Store, key string, errs []error, objects [][]byte) []byte {
+	t.Helper()
+	var stored [][]byte
+	for i, err := range errs {
+		if err == nil {
+			stored = append(stored, objects[i])
+		} else if !errors.Is(err, store.ErrExists) {
+			t.Fatalf("put %d: %v", i, err)
+		}
+	}
+	if len(stored) == 0 || len(stored) > 1 && !c.VagueExists {
+		t.Fatalf("of %d puts of one key %d succeeded", len(errs), len(stored))
+	}
+	got, err := get(t, s, key, len(objects[0]))
+	if err != nil {
+		t.Fatalf("reading what several have put: %v", err)
+	}
+	if !slices.ContainsFunc(stored, func(object []byte) bool { return bytes.Equal(object, got) }) {
+		t.Fatal("the object is that of no put that succeeded")
+	}
+	return got
 }
 
 func testAnother(t *testing.T, c Config, s store.Store) {

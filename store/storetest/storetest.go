@@ -34,6 +34,10 @@ type Config struct {
 	// has it. Nil says that the backend keeps its objects in the store itself.
 	Another func(t *testing.T, s store.Store) store.Store
 
+	// VagueExists says that several puts of a key at once may all report that they
+	// stored their object.
+	VagueExists bool
+
 	// StaleReads says that reading a key while it is discarded and put again may
 	// return bytes that are not the object's, with no error; the seal has to find
 	// them.
