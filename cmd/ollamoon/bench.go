@@ -61,8 +61,8 @@ func newBenchStoreCommand() *cobra.Command {
 			if err := bench.Summarize(cmd.OutOrStdout(), f); err != nil {
 				return err
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "\nresults: %s\n", out)
-			return nil
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "\nresults: %s\n", out)
+			return err
 		},
 	}
 	flags := cmd.Flags()

@@ -14,13 +14,13 @@ import (
 	"ollamoon/store"
 )
 
-// A dialer opens a store, and says what versions it found.
-type dialer func(context.Context, *opening) (store.Store, map[string]string, error)
+// A dialer opens a store.
+type dialer func(context.Context, *opening) (*connection, error)
 
 // A client is this project's contender: the connector over a store.
 type client struct {
 	opening   *opening
-	store     store.Store
+	store     *connection
 	connector *connector.Connector
 
 	published [][]byte // A's pages
@@ -34,18 +34,18 @@ type client struct {
 // errPage is in the error for a page that differs from what was published.
 var errPage = errors.New("not what was published")
 
-func openClient(ctx context.Context, o *opening, dial dialer) (*client, map[string]string, error) {
-	before, _, err := resident(ctx)
+func openClient(ctx context.Context, o *opening, dial dialer) (*client, error) {
+	before, _, err := resident()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	sealer, err := o.sealer()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	s, versions, err := dial(ctx, o)
+	s, err := dial(ctx, o)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	c := &client{opening: o, store: s, heldBefore: before}
 	c.connector, err = connector.New(s, connector.Config{
@@ -57,9 +57,9 @@ func openClient(ctx context.Context, o *opening, dial dialer) (*client, map[stri
 		err = c.allocate()
 	}
 	if err != nil {
-		return nil, nil, errors.Join(err, c.leave())
+		return nil, errors.Join(err, c.leave())
 	}
-	return c, versions, nil
+	return c, nil
 }
 
 func (o *opening) sealer() (*page.Sealer, error) {
@@ -115,7 +115,7 @@ func (c *client) do(ctx context.Context, what call) (answer, error) {
 	case opReload:
 		return c.reload(ctx, what.Tokens)
 	case opClose:
-		return c.close(ctx)
+		return c.close()
 	}
 	return answer{}, fmt.Errorf("bench: no call %q", what.Op)
 }
@@ -169,11 +169,14 @@ func (c *client) reload(ctx context.Context, tokens []int32) (answer, error) {
 	return answer{MS: ms, Pages: match.Pages, LoopbackBytes: after - before}, nil
 }
 
-// close leaves the store. What the client held is the process's peak of resident
+// close leaves the store, having asked whether all went the way it should. What the client held is the process's peak of resident
 // memory without what the process had before the store was opened, and without
 // the buffers.
-func (c *client) close(ctx context.Context) (answer, error) {
-	_, peak, err := resident(ctx)
+func (c *client) close() (answer, error) {
+	_, peak, err := resident()
+	if c.store.plane != nil {
+		err = errors.Join(err, c.store.plane())
+	}
 	var held int64
 	if peak > 0 {
 		held = max(peak-c.heldBefore-c.bufferBytes, 1)

@@ -3,6 +3,7 @@ package bench
 import (
 	"fmt"
 	"io"
+	"strings"
 	"text/tabwriter"
 
 	"ollamoon/internal/results"
@@ -54,9 +55,19 @@ func atLeast(name string, want, ours, theirs float64) Goal {
 
 // Summarize writes the figures and the goals as tables.
 func Summarize(w io.Writer, f *results.File) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	line := func(format string, args ...any) { fmt.Fprintf(t, format+"\t\n", args...) }
-	line("\tpublish MB/s\treload MB/s\treload p50 ms\tloopback MB\theld MiB")
+	if err := table(w, tabwriter.AlignRight, figureRows(f)); err != nil {
+		return err
+	}
+	if _, err := io.WriteString(w, "\n"); err != nil {
+		return err
+	}
+	return table(w, 0, goalRows(f))
+}
+
+func figureRows(f *results.File) [][]string {
+	whole := func(v float64) string { return fmt.Sprintf("%.0f", v) }
+	tenths := func(v float64) string { return fmt.Sprintf("%.1f", v) }
+	rows := [][]string{{"", "publish MB/s", "reload MB/s", "reload p50 ms", "loopback MB", "held MiB"}}
 	for _, m := range []struct {
 		name string
 		results.Measurement
@@ -65,25 +76,43 @@ func Summarize(w io.Writer, f *results.File) error {
 		{"ours, shared memory", f.Transfer.SharedMemory},
 		{"Python client, TCP", f.Peer.PythonClient},
 	} {
-		line("%s\t%.0f\t%.0f\t%.1f\t%.1f\t%.1f", m.name, m.PublishMBs, m.ReloadMBs, m.ReloadMS.P50,
-			float64(m.LoopbackBytes)/1e6, float64(m.HeldBytes)/(1<<20))
+		rows = append(rows, []string{
+			m.name, whole(m.PublishMBs), whole(m.ReloadMBs), tenths(m.ReloadMS.P50),
+			tenths(float64(m.LoopbackBytes) / 1e6), tenths(float64(m.HeldBytes) / (1 << 20)),
+		})
 	}
-	line("one loopback stream\t\t%.0f\t\t\t", f.Limit.LoopbackTCPMBs)
-	line("memcpy\t\t%.0f\t\t\t", f.Limit.MemcpyMBs)
-	line("the seal's checksum\t\t%.0f\t\t\t", f.Limit.ChecksumMBs)
-	line("the seal's MAC\t\t%.0f\t\t\t", f.Limit.MACMBs)
-	if err := t.Flush(); err != nil {
-		return err
+	for _, l := range []struct {
+		name string
+		mbs  float64
+	}{
+		{"one loopback stream", f.Limit.LoopbackTCPMBs},
+		{"memcpy", f.Limit.MemcpyMBs},
+		{"the seal's checksum", f.Limit.ChecksumMBs},
+		{"the seal's MAC", f.Limit.MACMBs},
+	} {
+		rows = append(rows, []string{l.name, "", whole(l.mbs), "", "", ""})
 	}
-	fmt.Fprintln(w)
-	t = tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "goal\twanted\tmeasured\t")
+	return rows
+}
+
+func goalRows(f *results.File) [][]string {
+	rows := [][]string{{"goal", "wanted", "measured", ""}}
 	for _, g := range Goals(f) {
 		verdict := "met"
 		if !g.Met {
 			verdict = "MISSED"
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", g.Name, g.Want, g.Measured, verdict)
+		rows = append(rows, []string{g.Name, g.Want, g.Measured, verdict})
+	}
+	return rows
+}
+
+func table(w io.Writer, flags uint, rows [][]string) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', flags)
+	for _, row := range rows {
+		if _, err := io.WriteString(t, strings.Join(row, "\t")+"\t\n"); err != nil {
+			return err
+		}
 	}
 	return t.Flush()
 }

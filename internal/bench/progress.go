@@ -52,13 +52,18 @@ func (p *Progress) plainStage(name string, steps int) (step, end func()) {
 		done++
 		if done < steps && time.Since(said) >= plainInterval {
 			said = time.Now()
-			fmt.Fprintf(p.out, "%s: %d of %d\n", name, done, steps)
+			p.say("%s: %d of %d\n", name, done, steps)
 		}
 	}
 	end = func() {
-		fmt.Fprintf(p.out, "%s: %d of %d in %.1f s\n", name, done, steps, time.Since(start).Seconds())
+		p.say("%s: %d of %d in %.1f s\n", name, done, steps, time.Since(start).Seconds())
 	}
 	return step, end
+}
+
+// say writes a line. That nobody can read it stops no run.
+func (p *Progress) say(format string, args ...any) {
+	_, _ = fmt.Fprintf(p.out, format, args...)
 }
 
 // Close writes what is left to write. No stage may be open.

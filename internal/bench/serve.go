@@ -46,7 +46,9 @@ func serve(ctx context.Context, conn io.ReadWriter, dial dialer) error {
 		var got answer
 		switch {
 		case what.Op == opOpen && c == nil && what.Open != nil:
-			c, got.Versions, err = openClient(ctx, what.Open, dial)
+			if c, err = openClient(ctx, what.Open, dial); err == nil {
+				got.Versions = c.store.versions
+			}
 		case c == nil || c.store == nil:
 			err = fmt.Errorf("%s before %s", what.Op, opOpen)
 		default:
