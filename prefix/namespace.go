@@ -44,6 +44,9 @@ type Namespace struct {
 	RoPE string
 	// Tenant keeps one tenant's pages from all others'.
 	Tenant string
+	// Seal names how pages are sealed, and with which key, so that those who
+	// cannot open each other's pages do not meet.
+	Seal string
 
 	// Exact is set when the bits themselves have to be equal. It names what
 	// changes only the last bits: processor family, accelerator, library build,
@@ -70,6 +73,7 @@ func (n Namespace) fields() []string {
 		field("geometry", n.Geometry),
 		field("rope", n.RoPE),
 		field("tenant", n.Tenant),
+		field("seal", n.Seal),
 		field("exact", n.Exact),
 	}
 	sort.Strings(all)
