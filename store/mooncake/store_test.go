@@ -97,7 +97,7 @@ func flip(t *testing.T, c *cluster.Cluster, key string, offset int) {
 	pool := transfer.NewPool(resolver, transfer.Options{})
 	defer pool.Close()
 	for _, r := range found[0].Replicas {
-		address := r.Address + uint64(offset)
+		address := r.Address + uint64(offset) //nolint:gosec // not negative
 		b := make([]byte, 1)
 		if err := pool.Read(ctx, r.Endpoint, address, b); err != nil {
 			t.Fatal(err)
