@@ -28,8 +28,9 @@ type Config struct {
 	Protocol string
 
 	// SharedMemory is "auto", or empty for it: objects go through the shared memory
-	// of a mooncake_client process when this machine runs one that serves the same
-	// master; "off": never; or the port or host:port of that process.
+	// of a mooncake_client process when this machine runs one, of the same user or
+	// root, that finds an object of one byte that the client puts for that; "off":
+	// never; or the port or host:port of that process, which Dial then insists on.
 	SharedMemory string
 	// ArenaBytes bounds the memory that Alloc shares with that process. 0 is
 	// 256 MiB. It is taken when Alloc needs it.

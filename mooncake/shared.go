@@ -23,9 +23,6 @@ const (
 	retryMost  = time.Minute
 )
 
-// errOtherStore: a mooncake_client of this machine is one of another store.
-var errOtherStore = errors.New("mooncake: the process serves another store")
-
 // sharedMemory is the plane over memory that is shared with a mooncake_client
 // process of this machine. It is in use while it has a link; without, all its
 // tasks are left to TCP.
@@ -147,7 +144,8 @@ func (l *link) close() {
 	_ = l.session.Close() // nothing depends on the process any more
 }
 
-// open opens a session with the first process that serves the same store.
+// open opens a session with a process that serves the same store. All that there
+// are are tried at once, since any of them may hang.
 func (s *sharedMemory) open(ctx context.Context) (*link, error) {
 	v, err := s.client.master.version(ctx)
 	if err != nil {
@@ -157,19 +155,42 @@ func (s *sharedMemory) open(ctx context.Context) (*link, error) {
 	if err != nil {
 		return nil, err
 	}
-	failure := fmt.Errorf("%w: none runs on this machine", shm.ErrUnavailable)
-	for i, addr := range addresses {
-		l, err := s.openAt(ctx, v, addr)
-		if err == nil {
-			return l, nil
-		}
-		if i == 0 {
-			failure = err
-		} else {
-			failure = errors.Join(failure, err)
-		}
+	if len(addresses) == 0 {
+		return nil, fmt.Errorf("%w: none runs on this machine", shm.ErrUnavailable)
 	}
-	return nil, failure
+	p, err := s.newProbe(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer p.remove(ctx)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	links, errs := make(chan *link, len(addresses)), make(chan error, len(addresses))
+	var tries sync.WaitGroup
+	for _, addr := range addresses {
+		tries.Go(func() {
+			if l, err := s.openAt(ctx, v, addr, p); err != nil {
+				errs <- err
+			} else {
+				cancel()
+				links <- l
+			}
+		})
+	}
+	tries.Wait()
+	close(links)
+	close(errs)
+	first := <-links
+	for other := range links {
+		other.close() //nolint:contextcheck // takes its own time
+	}
+	if first != nil {
+		return first, nil
+	}
+	for other := range errs {
+		err = errors.Join(err, other)
+	}
+	return nil, err
 }
 
 // addresses are the processes to try.
@@ -185,7 +206,7 @@ func (s *sharedMemory) addresses() ([]string, error) {
 	return addresses, err
 }
 
-func (s *sharedMemory) openAt(ctx context.Context, v *version, addr string) (*link, error) {
+func (s *sharedMemory) openAt(ctx context.Context, v *version, addr string, p *probe) (*link, error) {
 	config := &s.client.config
 	session, err := shm.Open(ctx, shm.Options{
 		Addr:        addr,
@@ -199,47 +220,9 @@ func (s *sharedMemory) openAt(ctx context.Context, v *version, addr string) (*li
 	if err != nil {
 		return nil, err
 	}
-	if err := s.sameStore(ctx, session); err != nil {
+	if err := p.find(ctx, session); err != nil {
 		_ = session.Close() //nolint:contextcheck // takes its own time
 		return nil, fmt.Errorf("the mooncake_client at %s: %w", addr, err)
 	}
 	return &link{session: session, since: time.Now(), stage: newStage(session)}, nil
-}
-
-// sameStore finds out whether a process serves the store of this client's master
-// and tenant: it has to find an object that the client puts there for that. No
-// data is written, as one byte of any value will do.
-func (s *sharedMemory) sameStore(ctx context.Context, session *shm.Session) error {
-	id := newWriterID()
-	key := fmt.Sprintf("ollamoon/probe/%016x%016x", id[0], id[1])
-	m, tenant := s.client.master, s.client.config.Tenant
-	started, err := ask(ctx, m, putStart(id, []string{key}, []uint64{1}, &ReplicateConfig{}, tenant))
-	if err == nil {
-		err = started[0].err
-	}
-	if err != nil {
-		return err
-	}
-	defer func() {
-		detached, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.client.config.CallTimeout)
-		defer cancel()
-		_, _ = ask(detached, m, putRevoke(id, []string{key}, tenant)) // if it has not ended
-		_, _ = ask(detached, m, remove([]string{key}, true, tenant))  // if it has
-	}()
-	if _, err := ask(ctx, m, putEnd(id, []string{key}, tenant)); err != nil {
-		return err
-	}
-	buffer, err := session.Alloc(1)
-	if err != nil {
-		return err
-	}
-	defer buffer.Free()
-	results, err := session.Get(ctx, []shm.Item{{Key: key, Bytes: buffer.Bytes()}})
-	if err != nil {
-		return err
-	}
-	if results[0].Code != 0 {
-		return fmt.Errorf("%w: %w", errOtherStore, codeError(int32(results[0].Code)))
-	}
-	return nil
 }

@@ -149,6 +149,7 @@ func TestSharedMemoryIsFoundByItself(t *testing.T) {
 	first, second := latest.store(t), latest.own(t, cluster.Config{})
 	for _, store := range []*cluster.Cluster{first, second} {
 		c := dial(t, store, over(""))
+		await(t, "shared memory", func() bool { return c.Plane() == "shared memory" })
 		put := objectsOf(t, 1000)
 		tidy(t, c, put)
 		none(t, "put", c.BatchPut(within(t), put))
