@@ -174,33 +174,42 @@ func TestQueryHealthAndPing(t *testing.T) {
 	})
 }
 
-// A put into a store that has no room and nothing that it may evict says so, and
-// works again when there is room.
+// A put into a store that has no room and nothing that it may evict says so, over
+// either plane, and works again when there is room.
 func TestFull(t *testing.T) {
 	for _, s := range []setting{latest, oldest} {
 		t.Run(s.name(), func(t *testing.T) {
-			c := dial(t, s.own(t, cluster.Config{SegmentBytes: 32 << 20}), func(config *Config) { config.Replicate.HardPin = true })
-			put := objectsOf(t, slices.Repeat([]int{4 << 20}, 12)...)
-			errs := c.BatchPut(within(t), put)
-			full := 0
-			for i, err := range errs {
-				if errors.Is(err, ErrNoSpace) {
-					full++
-				} else if err != nil {
-					t.Errorf("object %d: %v", i, err)
-				}
+			store := s.own(t, cluster.Config{SegmentBytes: 32 << 20})
+			for _, mode := range []string{sharedMemoryOff, store.Owner()} {
+				c := dial(t, store, over(mode), func(config *Config) { config.Replicate.HardPin = true })
+				fill(t, c)
 			}
-			if full < 4 || full > 6 {
-				t.Errorf("%d of 12 objects do not fit", full)
-			}
-			if errs[0] != nil {
-				t.Fatal(errs[0])
-			}
-			none(t, "remove", c.BatchRemove(within(t), keysIn(put[:1]), true))
-			none(t, "put", c.BatchPut(within(t), put[11:]))
-			holds(t, c, put[11:])
 		})
 	}
+}
+
+func fill(t *testing.T, c *Client) {
+	t.Helper()
+	put := objectsOf(t, slices.Repeat([]int{4 << 20}, 12)...)
+	var stored, refused []Item
+	for i, err := range c.BatchPut(within(t), put) {
+		switch {
+		case err == nil:
+			stored = append(stored, put[i])
+		case errors.Is(err, ErrNoSpace):
+			refused = append(refused, put[i])
+		default:
+			t.Errorf("%s: object %d: %v", c.Plane(), i, err)
+		}
+	}
+	if len(stored) < 6 || len(stored) > 8 {
+		t.Fatalf("%s: %d objects fit", c.Plane(), len(stored))
+	}
+	none(t, "remove", c.BatchRemove(within(t), keysIn(stored[:1]), true))
+	none(t, "put", c.BatchPut(within(t), refused[:1]))
+	stored = append(stored[1:], refused[0])
+	holds(t, c, stored)
+	none(t, "remove", c.BatchRemove(within(t), keysIn(stored), true))
 }
 
 // What serves at an address need not be a master of a version that is known.
