@@ -23,8 +23,9 @@ type stage struct {
 
 	mu struct {
 		sync.Mutex
-		held int64                 // bytes of all buffers, in whole pages
-		kept map[int][]*shm.Buffer // that are not in use, by size
+		closed bool
+		held   int64                 // bytes of all buffers, in whole pages
+		kept   map[int][]*shm.Buffer // that are not in use, by size
 	}
 }
 
@@ -77,7 +78,7 @@ func (s *stage) give(buffers []*shm.Buffer, good bool) {
 	defer s.mu.Unlock()
 	for _, b := range buffers {
 		size := len(b.Bytes())
-		if good {
+		if good && !s.mu.closed {
 			s.mu.kept[size] = append(s.mu.kept[size], b)
 			continue
 		}
@@ -98,9 +99,10 @@ func (s *stage) empty() {
 	clear(s.mu.kept)
 }
 
-// close frees what is kept, when no turn is in progress.
+// close frees what is kept. What is in use is freed when its turn ends.
 func (s *stage) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.mu.closed = true
 	s.empty()
 }
