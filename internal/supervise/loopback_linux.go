@@ -64,7 +64,7 @@ func listenForBinds() (*os.File, error) {
 		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_USER_NOTIF},
 		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW},
 	}
-	program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
+	program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]} //nolint:gosec // four
 	fd, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER,
 		unix.SECCOMP_FILTER_FLAG_NEW_LISTENER, uintptr(unsafe.Pointer(&program))) //nolint:gosec // the call's argument
 	if errno != 0 {
@@ -87,7 +87,7 @@ func answerBinds(listener *os.File) {
 		var failed error
 		// The ioctl blocks whatever the file's mode is, so it follows a poll.
 		err := raw.Read(func(fd uintptr) bool {
-			ready := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+			ready := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}} //nolint:gosec // a file descriptor
 			if count, err := unix.Poll(ready, 0); err != nil || count == 0 || ready[0].Revents&unix.POLLIN == 0 {
 				return false
 			}
