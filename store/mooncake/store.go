@@ -29,7 +29,7 @@ func Open(ctx context.Context, config mooncake.Config) (*Store, error) {
 	client, err := mooncake.Dial(ctx, config)
 	if err != nil {
 		if errors.Is(err, mooncake.ErrUnavailable) || errors.Is(err, mooncake.ErrWireVersion) {
-			err = translate(ctx, err)
+			err = fmt.Errorf("%w: %w", store.ErrUnavailable, err)
 		}
 		return nil, err
 	}
