@@ -35,10 +35,10 @@ func (w *Worker) serveCompletion(rw http.ResponseWriter, r *http.Request, predic
 	}
 	defer w.queue.give(slots)
 	if len(slots) != 1 {
-		w.answer(rw, r, body, nil)
 		for _, s := range slots {
 			s.forget()
 		}
+		w.answer(rw, r, body, nil)
 		return
 	}
 	held := slots[0]
@@ -49,17 +49,20 @@ func (w *Worker) serveCompletion(rw http.ResponseWriter, r *http.Request, predic
 	if req.IDSlot == nil || *req.IDSlot < 0 {
 		body = withField(body, fmt.Sprintf(`"id_slot":%d`, held.id))
 	}
-	if w.share != nil && w.share.Exact && tokens == nil && req.CachePrompt == nil {
+	if s := w.share.Load(); s != nil && s.Exact && tokens == nil && req.CachePrompt == nil {
 		body = withField(body, `"cache_prompt":false`)
 	}
+	known := *held
+	held.forget() // and so it stays when the answer breaks off, which is a panic
 	cached, computed, ok := w.answer(rw, r, body, &fix)
+	*held = known
 	held.advance(tokens, cached, computed, w.config.UBatch, ok && tokens != nil && cached+computed == len(tokens))
 }
 
 // predict returns the tokens of a request that may be shared, or nil.
 func (w *Worker) predict(ctx context.Context, predict predict, req *request, body []byte) []int32 {
 	switch {
-	case w.share == nil, predict == nil:
+	case w.share.Load() == nil, predict == nil:
 		return nil
 	case req.CachePrompt != nil && !*req.CachePrompt, len(req.LoRA) > 0, len(req.Multimodal) > 0, req.slotWanted() == allSlots:
 		return nil
@@ -86,7 +89,10 @@ const maxWaits = 3
 // prepare puts into a slot what the store has of a prompt, and publishes what it
 // has not. Whatever fails is logged, and left to the engine to compute.
 func (w *Worker) prepare(ctx context.Context, held *slot, tokens []int32) correction {
-	s := w.share
+	s := w.share.Load()
+	if s == nil {
+		return correction{} // it was given up while this request waited
+	}
 	if err := s.drop(ctx, w.config.Engine, held, tokens); err != nil {
 		w.config.Logger.Warn("a slot was not emptied", "error", err)
 		return correction{}

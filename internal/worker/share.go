@@ -134,7 +134,7 @@ const firstStep = 1024
 // counts what has not ended when steps returns. It returns how many tokens it
 // computed, and in which time.
 func (w *Worker) steps(ctx context.Context, held *slot, tokens []int32, published *sync.WaitGroup) (correction, error) {
-	s := w.share
+	s := w.share.Load()
 	end := boundary(len(tokens))
 	var done correction
 	at := common(held.tokens, tokens)
@@ -167,7 +167,7 @@ func (w *Worker) publish(ctx context.Context, held *slot, from int, published *s
 	if pages <= from {
 		return nil
 	}
-	s := w.share
+	s := w.share.Load()
 	name := slotFileName()
 	path := filepath.Join(s.Folder, name)
 	if _, err := w.config.Engine.Save(ctx, held.id, name, len(held.tokens)); err != nil {

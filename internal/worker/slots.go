@@ -138,6 +138,13 @@ func (q *queue) waiting() int {
 	return len(q.mu.waiting)
 }
 
+// idle is how many slots nobody uses.
+func (q *queue) idle() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.mu.free)
+}
+
 // serve hands out what is free. One that waits for a named slot lets others
 // pass; one that waits for all does not.
 func (q *queue) serve() {

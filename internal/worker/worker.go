@@ -7,10 +7,10 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httputil"
-	"net/url"
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"ollamoon/connector"
@@ -65,32 +65,19 @@ type Worker struct {
 	config    Config
 	queue     *queue
 	forward   *httputil.ReverseProxy
-	share     *sharer // nil when nothing is shared
+	share     atomic.Pointer[sharer] // nil when nothing is shared; changes only when no slot is in use
 	publishes sync.WaitGroup
 }
 
 // New returns a Worker.
 func New(config Config) (*Worker, error) {
-	w := &Worker{config: config, queue: newQueue(config.Slots)}
-	w.forward = &httputil.ReverseProxy{
-		Rewrite: func(r *httputil.ProxyRequest) {
-			r.SetURL(&url.URL{Scheme: "http", Host: "engine"})
-			r.Out.Host = r.In.Host
-		},
-		Transport:     config.Engine.HTTP.Transport,
-		FlushInterval: -1,
-		ErrorHandler: func(rw http.ResponseWriter, r *http.Request, err error) {
-			if r.Context().Err() == nil {
-				config.Logger.Error("the engine does not answer", "path", r.URL.Path, "error", err)
-			}
-			rw.WriteHeader(http.StatusBadGateway)
-		},
-	}
+	w := &Worker{config: config, queue: newQueue(config.Slots), forward: config.Engine.Forward(config.Logger)}
 	if config.Sharing != nil {
-		var err error
-		if w.share, err = newSharer(config.Sharing); err != nil {
+		share, err := newSharer(config.Sharing)
+		if err != nil {
 			return nil, fmt.Errorf("worker: %w", err)
 		}
+		w.share.Store(share)
 	}
 	return w, nil
 }
@@ -102,6 +89,10 @@ func (w *Worker) Close() { w.publishes.Wait() }
 // engine alone.
 func (w *Worker) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	path, ok := strings.CutPrefix(r.URL.Path, w.config.Prefix)
+	if id, action, yes := w.slotAction(r, path); ok && yes {
+		w.serveSlotAction(rw, r, id, action)
+		return
+	}
 	predict, completion := predictions[path]
 	if !ok || !completion || r.Method != http.MethodPost || !w.authorized(r) {
 		w.forward.ServeHTTP(rw, r)

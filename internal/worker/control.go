@@ -1,0 +1,81 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"ollamoon/connector"
+)
+
+// slotAction returns which slot a request saves, restores or erases.
+func (w *Worker) slotAction(r *http.Request, path string) (id int, action string, yes bool) {
+	name, ok := strings.CutPrefix(path, "/slots/")
+	if !ok || r.Method != http.MethodPost || !w.authorized(r) {
+		return 0, "", false
+	}
+	id, err := strconv.Atoi(name)
+	return id, r.URL.Query().Get("action"), err == nil && id >= 0 && id < w.config.Slots
+}
+
+// serveSlotAction lets the engine do what a client asks it to do to a slot, when
+// nobody else uses it, and forgets what was known of it.
+func (w *Worker) serveSlotAction(rw http.ResponseWriter, r *http.Request, id int, action string) {
+	slots, err := w.queue.take(r.Context(), nil, id)
+	if err != nil {
+		return // the client has gone
+	}
+	defer w.queue.give(slots)
+	w.forward.ServeHTTP(rw, r)
+	if action != "save" {
+		slots[0].forget()
+	}
+}
+
+// Reshare waits until no slot is in use and calls change, which may do
+// something to the engine that makes other pages of its prompts, and returns what
+// is to be shared from now on; nil is nothing. What was known of the slots is
+// forgotten. With an error nothing is shared from now on either.
+func (w *Worker) Reshare(ctx context.Context, change func() (*Sharing, error)) error {
+	slots, err := w.queue.take(ctx, nil, allSlots)
+	if err != nil {
+		return err
+	}
+	defer w.queue.give(slots)
+	for _, s := range slots {
+		s.forget()
+	}
+	sharing, err := change()
+	w.share.Store(nil)
+	if err != nil || sharing == nil {
+		return err
+	}
+	share, err := newSharer(sharing)
+	if err != nil {
+		return fmt.Errorf("worker: %w", err)
+	}
+	w.share.Store(share)
+	return nil
+}
+
+// A Status is what a Worker is doing at the moment.
+type Status struct {
+	Slots, Free, Waiting int // slots; requests that wait for one
+	// PageLoad and TokenCompute are what loading a page and computing a token is
+	// expected to take; 0 before the first.
+	PageLoad, TokenCompute time.Duration
+	Pages                  connector.Stats
+}
+
+// Status returns the present status.
+func (w *Worker) Status() Status {
+	s := Status{Slots: w.config.Slots, Free: w.queue.idle(), Waiting: w.queue.waiting()}
+	if share := w.share.Load(); share != nil {
+		s.PageLoad, s.TokenCompute = share.estimates.rates()
+		s.Pages = share.connector.Stats()
+	}
+	return s
+}
