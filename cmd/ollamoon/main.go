@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -17,7 +18,11 @@ var version = "devel"
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := newRootCommand().ExecuteContext(ctx)
+	root := newRootCommand()
+	if filepath.Base(os.Args[0]) == standInName {
+		root.SetArgs(append([]string{standInName}, os.Args[1:]...))
+	}
+	err := root.ExecuteContext(ctx)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "ollamoon:", err)
@@ -36,6 +41,6 @@ func newRootCommand() *cobra.Command {
 		SilenceErrors: true,
 		Args:          cobra.NoArgs,
 	}
-	root.AddCommand(newKeysCommand(), newBenchCommand(), newReportCommand())
+	root.AddCommand(newKeysCommand(), newBenchCommand(), newReportCommand(), newLlamaServerCommand())
 	return root
 }

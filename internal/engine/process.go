@@ -46,6 +46,9 @@ type Process struct {
 	folder string // to be removed
 }
 
+// SocketIn returns the path of the socket in a process's folder.
+func SocketIn(folder string) string { return filepath.Join(folder, "engine.sock") }
+
 // Start starts the engine; it may still load its model when Start returns.
 func Start(config Config) (*Process, error) {
 	listener, err := config.Args.Listener()
@@ -60,7 +63,7 @@ func Start(config Config) (*Process, error) {
 		}
 		p.folder = folder
 	}
-	p.Socket = filepath.Join(folder, "engine.sock")
+	p.Socket = SocketIn(folder)
 	if len(p.Socket) > maxSocketPath {
 		err = fmt.Errorf("%w: %s", ErrSocketPath, p.Socket)
 	} else {

@@ -1,0 +1,237 @@
+package standin
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"ollamoon/internal/engine"
+	"ollamoon/internal/worker"
+	"ollamoon/page"
+	"ollamoon/slotfile"
+	"ollamoon/store"
+	"ollamoon/store/open"
+)
+
+const (
+	// calibrationTime bounds a calibration.
+	calibrationTime = 10 * time.Second
+	// weightsTime bounds how long a ready engine waits for its weights' digest;
+	// past that it serves unshared until the digest is there.
+	weightsTime = 3 * time.Second
+)
+
+// errNone: no store is wanted.
+var errNone = errors.New("no store is wanted")
+
+// prepare waits for the engine, finds out whether and how to share its cache,
+// and opens the gate.
+func (s *standIn) prepare(ctx context.Context) {
+	if s.settings.Store == open.None {
+		if s.engine.Ready(ctx) == nil {
+			s.unshared(errNone)
+		}
+		return
+	}
+	// Both take time, while the engine loads its model.
+	var finding sync.WaitGroup
+	defer finding.Wait()
+	digests := openWeightsCache()
+	weightsOf := func(path string) *future[weightsFile] {
+		return find(&finding, func() (weightsFile, error) { return digests.model(ctx, path) })
+	}
+	var weights *future[weightsFile]
+	path, named := s.args.Model()
+	if named {
+		weights = weightsOf(path)
+	}
+	opened := find(&finding, func() (store.Store, error) {
+		opening, cancel := context.WithTimeout(ctx, s.settings.Deadline)
+		defer cancel()
+		return open.Store(opening, s.settings.Store, s.log)
+	})
+	defer func() { s.store, _ = opened.wait() }() // closed at the end, whether it is used or not
+	if s.engine.Ready(ctx) != nil {
+		return // it is over
+	}
+	known, err := s.calibrate(ctx)
+	if err != nil {
+		s.unshared(err)
+		return
+	}
+	known.digests = digests
+	if !named {
+		weights = weightsOf(known.props.ModelPath)
+	}
+	select {
+	case <-weights.found:
+	case <-time.After(weightsTime):
+		s.board.set(state{reason: "the weights are being read for their digest"})
+		s.gate.serve(s.gate.direct)
+	}
+	if known.weights, err = weights.wait(); err == nil {
+		s.store, err = opened.wait()
+	}
+	if err == nil {
+		err = s.share(ctx, known)
+	}
+	if err != nil {
+		s.unshared(err)
+	}
+}
+
+// unshared lets all requests pass on to the engine.
+func (s *standIn) unshared(reason error) {
+	if errors.Is(reason, context.Canceled) {
+		return // the engine is over
+	}
+	s.board.set(state{reason: reason.Error()})
+	s.announce.Info("prompts are not shared", "reason", reason)
+	s.gate.serve(s.gate.direct)
+}
+
+// calibrate finds out what the engine's slot files are like.
+func (s *standIn) calibrate(ctx context.Context) (identity, error) {
+	known := identity{settings: s.settings, binary: s.binary, args: s.args}
+	ctx, cancel := context.WithTimeoutCause(ctx, calibrationTime, fmt.Errorf("calibration takes more than %v", calibrationTime))
+	defer cancel()
+	props, err := s.engine.Props(ctx)
+	if err != nil {
+		return known, err
+	}
+	known.props = props
+	known.shape, err = engine.Calibrate(ctx, s.engine.Client, s.folders.slots)
+	return known, err
+}
+
+// share starts sharing.
+func (s *standIn) share(ctx context.Context, known identity) error {
+	sealer, key, err := s.sealer()
+	if err != nil {
+		return err
+	}
+	known.seal = sealName(key)
+	sharing, err := s.sharing(ctx, known, sealer)
+	if err != nil {
+		return err
+	}
+	s.worker, err = worker.New(worker.Config{
+		Engine: s.engine.Client, Prefix: s.gate.listener.Prefix, APIKeys: s.gate.listener.APIKeys,
+		Slots: known.props.TotalSlots, Context: known.props.Settings.ContextTokens, UBatch: s.args.UBatch(),
+		Sharing: sharing, Logger: s.log,
+	})
+	if err != nil {
+		return err
+	}
+	s.shares(sharing, known)
+	s.gate.serve(s.adapters(known, sealer))
+	return nil
+}
+
+// shares notes and says that prompts are shared.
+func (s *standIn) shares(sharing *worker.Sharing, known identity) {
+	s.board.set(state{sharing: sharing, build: known.props.BuildInfo, worker: s.worker})
+	s.announce.Info("prompts are shared", "store", s.settings.Store, "role", sharing.Role, "namespace", sharing.Namespace.Model())
+	s.log.Info("the namespace in words", "namespace", sharing.Namespace.String())
+	slot := int64(slotBytes(known.shape)) * int64(known.props.Settings.ContextTokens)
+	if room := roomBytes(s.folders.slots); room < slot {
+		s.log.Warn("the folder for slot files has no room for a whole slot; longer prompts will not be shared",
+			"folder", s.folders.slots, "room", room, "slot", slot)
+	}
+}
+
+// slotBytes is what a token takes in a slot file.
+func slotBytes(shape slotfile.Shape) int {
+	total := 0
+	for _, s := range shape.Sections {
+		total += s.PageBytes(1)
+	}
+	return total
+}
+
+// sharing returns what the engine shares, with the adapters that it applies at
+// the moment.
+func (s *standIn) sharing(ctx context.Context, known identity, sealer *page.Sealer) (*worker.Sharing, error) {
+	var err error
+	if known.loras, err = s.engine.LoRAs(ctx); err != nil {
+		return nil, err
+	}
+	namespace, err := known.namespace(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &worker.Sharing{
+		Store: s.store, Role: s.settings.Role, Namespace: namespace, Sealer: sealer, Exact: s.settings.Exact,
+		Shape: known.shape, Folder: s.folders.slots, Deadline: s.settings.Deadline,
+	}, nil
+}
+
+// adapters serves by the worker, and follows clients that change the scales of
+// adapters: the same prompts have other pages then.
+func (s *standIn) adapters(known identity, sealer *page.Sealer) http.Handler {
+	path := s.gate.listener.Prefix + "/lora-adapters"
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodPost || r.URL.Path != path {
+			s.worker.ServeHTTP(w, r)
+			return
+		}
+		err := s.worker.Reshare(r.Context(), func() (*worker.Sharing, error) {
+			s.gate.direct.ServeHTTP(w, r)
+			ctx := context.WithoutCancel(r.Context())
+			sharing, err := s.sharing(ctx, known, sealer)
+			if err == nil {
+				s.shares(sharing, known)
+			}
+			return sharing, err
+		})
+		if err != nil && r.Context().Err() == nil {
+			s.unshared(err)
+		}
+	})
+}
+
+// sealer returns what seals pages, and its key, if it has one.
+func (s *standIn) sealer() (*page.Sealer, []byte, error) {
+	if s.settings.SealKeyFile == "" {
+		return &page.Sealer{}, nil, nil
+	}
+	data, err := os.ReadFile(s.settings.SealKeyFile)
+	if err != nil {
+		return nil, nil, fmt.Errorf("reading the sealing key: %w", err)
+	}
+	key, err := hex.DecodeString(strings.TrimSpace(string(data)))
+	if err != nil {
+		return nil, nil, fmt.Errorf("reading the sealing key of %s: %w", s.settings.SealKeyFile, err)
+	}
+	sealer, err := page.NewKeyedSealer(key)
+	return sealer, key, err
+}
+
+// A future is a value that is being found out.
+type future[T any] struct {
+	found chan struct{} // closed when it is
+	value T
+	err   error
+}
+
+// find begins to find out a value; the group waits for it.
+func find[T any](group *sync.WaitGroup, how func() (T, error)) *future[T] {
+	f := &future[T]{found: make(chan struct{})}
+	group.Go(func() {
+		defer close(f.found)
+		f.value, f.err = how()
+	})
+	return f
+}
+
+// wait returns the value when it is there.
+func (f *future[T]) wait() (T, error) {
+	<-f.found
+	return f.value, f.err
+}
