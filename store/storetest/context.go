@@ -50,9 +50,9 @@ func testDoneContext(t *testing.T, _ Config, s store.Store) {
 }
 
 const (
-	cancelRounds = 12
+	cancelRounds = 8
 	cancelItems  = 8
-	cancelSize   = 2 << 20
+	cancelSize   = 1 << 20
 )
 
 // cancelAt calls f with a context that is cancelled at a moment of its usual

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -75,10 +76,17 @@ func testClose(t *testing.T, _ Config, s store.Store) {
 	const callers, size = 4, 1 << 20
 	keys := newKeys(callers)
 	buffers := make([][]store.Item, callers)
+	var closed atomic.Bool
+	working := func() { // in the middle of a call
+		time.Sleep(2 * time.Millisecond)
+		if closed.Load() {
+			t.Error("a call went on after Close")
+		}
+	}
 	for i, key := range keys {
 		put(t, s, store.Item{Key: key, Bytes: content(key, size)})
 		for range 8 {
-			buffers[i] = append(buffers[i], store.Item{Key: key, Bytes: make([]byte, size)})
+			buffers[i] = append(buffers[i], store.Item{Key: key, Bytes: make([]byte, size), Done: working})
 		}
 	}
 	ctx := within(t)
@@ -101,6 +109,7 @@ func testClose(t *testing.T, _ Config, s store.Store) {
 	time.Sleep(20 * time.Millisecond)
 	began := time.Now()
 	closeStore(t, s)
+	closed.Store(true)
 	if took := time.Since(began); took > patience/4 {
 		t.Errorf("Close took %v", took)
 	}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"testing"
@@ -42,11 +41,14 @@ func testPutIfAbsent(t *testing.T, _ Config, s store.Store) {
 }
 
 // publisher is one of several that put the same keys at once, with bytes of its
-// own.
+// own. Half of them go from the last key to the first.
 func publisher(keys []string, number int) []store.Item {
 	items := make([]store.Item, len(keys))
-	for i, j := range rand.Perm(len(keys)) {
-		items[i] = store.Item{Key: keys[j], Bytes: content(fmt.Sprint(number, keys[j]), 40000)}
+	for i, key := range keys {
+		items[i] = store.Item{Key: key, Bytes: content(fmt.Sprint(number, key), 400000)}
+	}
+	if number%2 == 1 {
+		slices.Reverse(items)
 	}
 	return items
 }
@@ -58,15 +60,28 @@ func testPublishers(t *testing.T, c Config, s store.Store) {
 		defer closeStore(t, another)
 		stores = append(stores, another)
 	}
-	const publishers = 16
-	keys := newKeys(8)
+	for range 8 {
+		publish(t, c, stores)
+	}
+}
+
+// publish has many publishers put the same keys through some stores.
+func publish(t *testing.T, c Config, stores []store.Store) {
+	t.Helper()
+	const publishers = 12
+	keys := newKeys(4)
 	batches := make([][]store.Item, publishers)
 	results := make([][]error, publishers)
 	var all sync.WaitGroup
+	begin := make(chan struct{})
 	for n := range publishers {
 		batches[n] = publisher(keys, n)
-		all.Go(func() { results[n] = stores[n%len(stores)].BatchPut(within(t), batches[n]) })
+		all.Go(func() {
+			<-begin
+			results[n] = stores[n/2%len(stores)].BatchPut(within(t), batches[n])
+		})
 	}
+	close(begin)
 	all.Wait()
 	for _, key := range keys {
 		var errs []error
@@ -79,10 +94,11 @@ func testPublishers(t *testing.T, c Config, s store.Store) {
 				}
 			}
 		}
-		object := winner(t, c, s, key, errs, objects)
+		object := winner(t, c, stores[0], key, errs, objects)
 		for _, each := range stores {
 			holds(t, each, key, object)
 		}
+		discard(t, stores[0], key)
 	}
 }
 
