@@ -27,8 +27,7 @@ import (
 	"fmt"
 )
 
-// MaxKeyBytes is the length of the longest key. A page's key has 60 bytes and
-// the model's label.
+// MaxKeyBytes is the length of the longest key.
 const MaxKeyBytes = 1024
 
 // A Store keeps objects by key. All methods are safe for concurrent use and
