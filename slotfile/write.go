@@ -90,7 +90,7 @@ func (w *writer) bytes(b []byte) {
 func (w *writer) u32(v uint32) { w.bytes(binary.LittleEndian.AppendUint32(w.w.AvailableBuffer(), v)) }
 func (w *writer) i32(v int32)  { w.u32(uint32(v)) } //nolint:gosec // the format's own
 func (w *writer) u64(v int) {
-	w.bytes(binary.LittleEndian.AppendUint64(w.w.AvailableBuffer(), uint64(v)))
+	w.bytes(binary.LittleEndian.AppendUint64(w.w.AvailableBuffer(), uint64(v))) //nolint:gosec // a size
 }
 
 func (w *writer) section(s *SectionShape, pageTokens int, pages Pages) {
@@ -135,7 +135,7 @@ func (w *writer) rows(s *SectionShape, pageTokens int, payloads [][]byte) {
 		if r.Elements > 0 {
 			element = r.Bytes / r.Elements
 		}
-		w.u32(uint32(element))    //nolint:gosec // small
+		w.u32(uint32(element))
 		w.u32(uint32(r.Elements)) //nolint:gosec // small
 		for range r.Elements {
 			offset = w.stripe(payloads, offset, element*pageTokens)

@@ -56,8 +56,11 @@ func (c correction) timings(object []byte) []byte {
 		name  string
 		value float64
 	}{
-		{"cache_n", cached - moved}, {"prompt_n", computed}, {"prompt_ms", ms},
-		{"prompt_per_token_ms", ms / computed}, {"prompt_per_second", 1e3 / ms * computed},
+		{"cache_n", cached - moved},
+		{"prompt_n", computed},
+		{"prompt_ms", ms},
+		{"prompt_per_token_ms", ms / computed},
+		{"prompt_per_second", 1e3 / ms * computed},
 	} {
 		object = setField(object, f.name, f.value)
 	}

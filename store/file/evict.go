@@ -39,7 +39,7 @@ func (u *usage) shrink(ctx context.Context, limit int64) error {
 		return nil
 	}
 	u.sweep()
-	unseen := rand.Perm(shardCount)
+	unseen := rand.Perm(shardCount) //nolint:gosec // any order does
 	for u.total() > limit && len(unseen) > 0 {
 		var sample []entry
 		for len(unseen) > 0 && len(sample) < sampleObjects {
