@@ -92,7 +92,7 @@ func (c *Client) call(ctx context.Context, method, path string, body, answer any
 	if err != nil {
 		return fmt.Errorf("engine: %s: %w", path, err)
 	}
-	defer response.Body.Close() //nolint:errcheck // read only
+	defer response.Body.Close()
 	data, err := io.ReadAll(io.LimitReader(response.Body, maxAnswerBytes))
 	if err != nil {
 		return fmt.Errorf("engine: %s: %w", path, err)
