@@ -84,6 +84,9 @@ func newWriterID() writerID {
 // enter begins a call: the context it returns is also done, with ErrClosed as its
 // cause, when the Client closes. Who entered must leave.
 func (c *Client) enter(ctx context.Context) (context.Context, func(), error) {
+	if ctx.Err() != nil {
+		return nil, nil, context.Cause(ctx) // nothing may happen for it
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.mu.closed {

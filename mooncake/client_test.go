@@ -6,6 +6,7 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -281,6 +282,39 @@ func TestClosed(t *testing.T) {
 			t.Errorf("call %d: %v", i, err)
 		}
 	}
+}
+
+// A call whose context is done before it begins does nothing.
+func TestDoneBefore(t *testing.T) {
+	c := dial(t, latest.store(t))
+	if err := c.BatchPut(within(t), []Item{{Key: "done before", Bytes: []byte("x")}})[0]; err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := c.BatchRemove(ctx, []string{"done before"}, true)[0]; !errors.Is(err, context.Canceled) {
+		t.Errorf("removing: %v", err)
+	}
+	if err := c.BatchPut(ctx, []Item{{Key: "done before, put", Bytes: []byte("x")}})[0]; !errors.Is(err, context.Canceled) {
+		t.Errorf("putting: %v", err)
+	}
+	there, err := c.BatchExist(within(t), []string{"done before", "done before, put"})
+	if err != nil || !there[0] || there[1] {
+		t.Errorf("there: %v, %v", there, err)
+	}
+}
+
+func TestCloseAtOnce(t *testing.T) {
+	c := dial(t, latest.store(t))
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			if err := c.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
 }
 
 func TestAlloc(t *testing.T) {

@@ -133,9 +133,12 @@ func (s *sharedMemory) close() {
 	s.mu.closed = true
 	s.mu.Unlock()
 	s.tries.Wait()
-	if s.mu.link != nil {
-		s.mu.link.close()
-		s.mu.link = nil
+	s.mu.Lock()
+	last := s.mu.link
+	s.mu.link = nil
+	s.mu.Unlock()
+	if last != nil {
+		last.close()
 	}
 }
 
