@@ -55,11 +55,19 @@ type soak struct {
 // is the page that was asked for, and stays so in the caller's buffer; every
 // failure is of a known kind, in bounded time.
 func TestNeverAWrongByte(t *testing.T) {
-	length, restarts := 40*time.Second, int64(2)
-	if os.Getenv("OLLAMOON_FULL") == "1" {
-		length, restarts = 10*time.Minute, 1<<40 // all of it
+	if os.Getenv("OLLAMOON_FULL") != "1" {
+		soaked(t, cluster.Version, 40*time.Second, soakAccepted)
+		return
 	}
-	s := newSoak(t)
+	for _, release := range []string{cluster.Version, cluster.VersionOld} {
+		t.Run(release, func(t *testing.T) { soaked(t, release, 10*time.Minute, 1<<40) })
+	}
+}
+
+// soaked runs a soak until so many pages have been accepted, or for so long.
+func soaked(t *testing.T, release string, length time.Duration, accepted int64) {
+	const restarts = 2
+	s := newSoak(t, release)
 	leakless(t)
 	lasting := map[string]*worker{}
 	for _, plane := range planes {
@@ -76,7 +84,7 @@ func TestNeverAWrongByte(t *testing.T) {
 	}
 	all.Go(func() { s.harm(ctx, t) })
 	all.Go(func() { s.restart(ctx, t) })
-	for ctx.Err() == nil && (s.accepted.Load() < soakAccepted || s.masters.Load() < restarts || s.owners.Load() < restarts) {
+	for ctx.Err() == nil && (s.accepted.Load() < accepted || s.masters.Load() < restarts || s.owners.Load() < restarts) {
 		time.Sleep(50 * time.Millisecond)
 	}
 	stop()
@@ -87,8 +95,13 @@ func TestNeverAWrongByte(t *testing.T) {
 
 func randomness() *rand.Rand { return rand.New(rand.NewPCG(rand.Uint64(), 0)) }
 
-func newSoak(t *testing.T) *soak {
+func newSoak(t *testing.T, release string) *soak {
+	programs, err := cluster.Programs(release)
+	if err != nil {
+		t.Fatal(err)
+	}
 	s := &soak{cluster: run(t, cluster.Config{
+		Programs:     programs,
 		SegmentBytes: 16 << 20, LeaseTTL: 500 * time.Millisecond, ClientTTL: 3 * time.Second,
 		EvictionHighWatermark: 0.25, EvictionRatio: 0.1,
 		MasterFlags: []string{"--put_start_discard_timeout_sec=2", "--put_start_release_timeout_sec=3"},
