@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -41,6 +42,9 @@ func newBenchStoreCommand() *cobra.Command {
 			"  ollamoon bench store --out results.json --metadata p2p --seal mac",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if _, err := os.Stat(filepath.Dir(out)); err != nil {
+				return fmt.Errorf("the results file's folder: %w", err) // known before the run, not after it
+			}
 			program, err := os.Executable()
 			if err != nil {
 				return fmt.Errorf("finding this program: %w", err)
