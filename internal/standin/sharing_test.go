@@ -230,3 +230,14 @@ func selfSigned(t *testing.T) (certificate, key string, roots *x509.CertPool) {
 	roots.AddCert(parsed)
 	return certificate, key, roots
 }
+
+// A cache with a sliding window is calibrated; whether it is shared is told.
+func TestSlidingWindow(t *testing.T) {
+	r := standing(t, "OLLAMOON_STORE=memory:").serve(t, "-m", installed(t).Window, "-ngl", "0", "-t", "1", "-c", "2048", "-np", "1")
+	if s := r.status(); !s.Sharing && !strings.Contains(s.Reason, "several sections") {
+		t.Errorf("status %+v", s)
+	}
+	if got := r.complete("one two three").Content; got == "" {
+		t.Error("it does not answer")
+	}
+}
