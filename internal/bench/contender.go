@@ -98,7 +98,10 @@ func (c *contender) call(ctx context.Context, what call) (answer, error) {
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { _ = c.conn.SetDeadline(time.Now()) })()
 	var got answer
-	err := c.calls.Encode(what)
+	err := ctx.Err()
+	if err == nil {
+		err = c.calls.Encode(what)
+	}
 	if err == nil {
 		var line []byte
 		if line, err = c.answers.ReadBytes('\n'); err == nil {
