@@ -2,6 +2,7 @@ package engine
 
 import (
 	"errors"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -70,14 +71,14 @@ func TestAuthorized(t *testing.T) {
 		false: {{"Authorization", "Bearer c"}, {"X-Api-Key", ""}, {"Other", "a"}},
 	} {
 		for _, h := range headers {
-			r := httptest.NewRequest("GET", "/", nil)
+			r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
 			r.Header.Set(h[0], h[1])
 			if got := l.Authorized(r); got != want {
 				t.Errorf("%v: %t", h, got)
 			}
 		}
 	}
-	if !(Listener{}).Authorized(httptest.NewRequest("GET", "/", nil)) {
+	if !(Listener{}).Authorized(httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)) {
 		t.Error("a key is asked for where there is none")
 	}
 }

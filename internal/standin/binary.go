@@ -54,7 +54,7 @@ func findBinary(named, startedAs, searchPath string) (string, error) {
 // standsIn reports whether a program is this one, or another build of it: to run
 // that in the place of the engine would never come to an end.
 func standsIn(path string) bool {
-	info, err := os.Stat(path)
+	info, err := os.Stat(path) //nolint:gosec // the user's program
 	if err != nil {
 		return false
 	}

@@ -1,6 +1,7 @@
 package standin
 
 import (
+	"fmt"
 	"net"
 	"net/http"
 	"os"
@@ -88,6 +89,27 @@ func TestEndsBySignals(t *testing.T) {
 	}
 }
 
+// Started by nohup, it goes on after a hangup, and so does the engine.
+func TestIgnoresWhatItWasToldTo(t *testing.T) {
+	p := standing(t, "OLLAMOON_STORE=none")
+	args := append([]string{"-c", `trap "" HUP; exec "$@"`, "sh", p.path}, model(t)...)
+	p.path = "/bin/sh"
+	r := p.serve(t, args...)
+	child := r.status().Engine.PID
+	r.signal(syscall.SIGHUP)
+	if err := syscall.Kill(child, syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(200 * time.Millisecond) // for a signal to have its effect
+	if got := r.complete("one two three").Content; got == "" {
+		t.Error("it does not answer")
+	}
+	r.signal(syscall.SIGTERM)
+	if e := r.end(); e != (Exit{}) {
+		t.Errorf("it ends with %v", e)
+	}
+}
+
 // When the engine dies, so does the stand-in, of the same.
 func TestDiesAsTheEngineDoes(t *testing.T) {
 	for _, s := range []syscall.Signal{syscall.SIGKILL, syscall.SIGSEGV, syscall.SIGABRT} {
@@ -121,8 +143,11 @@ func TestAnswersAsTheEngineDoes(t *testing.T) {
 	for _, r := range []*running{want, got} {
 		r.address = "http://127.0.0.1:" + r.cmd.Args[len(r.cmd.Args)-1]
 	}
-	if w, g := want.ready(), got.ready(); w != g && w != "" {
-		t.Errorf("loading it answers %q, the engine %q", g, w)
+	if g := got.ready(); g != fmt.Sprint(http.StatusServiceUnavailable, " ", loadingAnswer) {
+		t.Errorf("loading it answers %q", g)
+	}
+	if w := want.ready(); w != "" && w != fmt.Sprint(http.StatusServiceUnavailable, " ", loadingAnswer) {
+		t.Errorf("loading the engine answers %q", w)
 	}
 	if !got.status().Sharing {
 		t.Errorf("nothing is shared: %+v", got.status())

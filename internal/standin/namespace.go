@@ -2,14 +2,13 @@ package standin
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
 	"os/exec"
 	"runtime"
 	"strconv"
 	"strings"
-
-	"crypto/sha256"
 
 	"github.com/shirou/gopsutil/v4/cpu"
 

@@ -85,7 +85,7 @@ func TestGate(t *testing.T) {
 	g := &gate{listener: engine.Listener{Prefix: "/p", APIKeys: []string{"k"}}, direct: say("direct"), status: say("status")}
 	check := func(method, path, key, want string) {
 		t.Helper()
-		r := httptest.NewRequest(method, path, nil)
+		r := httptest.NewRequestWithContext(t.Context(), method, path, nil)
 		r.Header.Set("X-Api-Key", key)
 		w := httptest.NewRecorder()
 		g.ServeHTTP(w, r)

@@ -181,17 +181,26 @@ func (s *standIn) adapters(known identity, sealer *page.Sealer) http.Handler {
 			s.worker.ServeHTTP(w, r)
 			return
 		}
+		ctx := context.WithoutCancel(r.Context()) // what the engine has begun to change has to be known
+		begun := false
+		var broken any
 		err := s.worker.Reshare(r.Context(), func() (*worker.Sharing, error) {
-			s.gate.direct.ServeHTTP(w, r)
-			ctx := context.WithoutCancel(r.Context())
+			begun = true
+			func() {
+				defer func() { broken = recover() }() // the client has gone
+				s.gate.direct.ServeHTTP(w, r.WithContext(ctx))
+			}()
 			sharing, err := s.sharing(ctx, known, sealer)
 			if err == nil {
 				s.shares(sharing, known)
 			}
 			return sharing, err
 		})
-		if err != nil && r.Context().Err() == nil {
+		if err != nil && begun {
 			s.unshared(err)
+		}
+		if broken != nil {
+			panic(broken)
 		}
 	})
 }

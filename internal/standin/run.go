@@ -72,7 +72,7 @@ func Run(ctx context.Context, startedAs string, args, environ []string) Exit {
 		return become(binary, args, environ)
 	}
 	signals := make(chan os.Signal, 16)
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2)
+	notify(signals)
 	defer signal.Stop(signals)
 	if err := si.start(ctx); err != nil {
 		si.log.Warn("the real llama-server runs by itself", "reason", err)
@@ -80,6 +80,18 @@ func Run(ctx context.Context, startedAs string, args, environ []string) Exit {
 		return become(binary, args, environ)
 	}
 	return si.run(ctx, signals)
+}
+
+// notify receives the signals that end an engine. Those that this process was
+// started to ignore (nohup) the engine ignores too, but for the two that it
+// always handles itself.
+func notify(signals chan<- os.Signal) {
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	for _, s := range []os.Signal{syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2} {
+		if !signal.Ignored(s) {
+			signal.Notify(signals, s)
+		}
+	}
 }
 
 // failed ends a run before there was one.
@@ -174,13 +186,13 @@ func (s *standIn) run(ctx context.Context, signals <-chan os.Signal) Exit {
 	}
 	cancel()
 	s.stderr.flush()
-	s.close(server, &running)
+	s.close(ctx, server, &running)
 	return exitOf(s.engine.State())
 }
 
 // close ends everything but the engine, which is over.
-func (s *standIn) close(server *http.Server, running *sync.WaitGroup) {
-	grace, cancel := context.WithTimeout(context.Background(), answersGrace)
+func (s *standIn) close(ctx context.Context, server *http.Server, running *sync.WaitGroup) {
+	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), answersGrace)
 	defer cancel()
 	if server.Shutdown(grace) != nil {
 		_ = server.Close() // whoever still waits for an answer gets none

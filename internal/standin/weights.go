@@ -1,6 +1,7 @@
 package standin
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -129,7 +130,7 @@ func readWeights(ctx context.Context, f io.Reader) (weightsFile, error) {
 		hash.Write(buffer[overlap : overlap+n])
 		if read < headerBytes && !w.LongRoPE {
 			seen := buffer[:overlap+n]
-			w.LongRoPE = strings.Contains(string(seen), longRoPE)
+			w.LongRoPE = bytes.Contains(seen, []byte(longRoPE))
 			overlap = min(len(longRoPE)-1, len(seen))
 			copy(buffer, seen[len(seen)-overlap:])
 		} else {

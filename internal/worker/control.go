@@ -48,8 +48,8 @@ func (w *Worker) Reshare(ctx context.Context, change func() (*Sharing, error)) e
 	for _, s := range slots {
 		s.forget()
 	}
-	sharing, err := change()
 	w.share.Store(nil)
+	sharing, err := change()
 	if err != nil || sharing == nil {
 		return err
 	}
