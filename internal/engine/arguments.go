@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -34,6 +35,7 @@ var (
 	optModel     = option{names: []string{"-m", "--model"}, variable: "LLAMA_ARG_MODEL"}
 	optSlotPath  = option{names: []string{"--slot-save-path"}, variable: "LLAMA_ARG_SLOT_SAVE_PATH"}
 	optBatch     = option{names: []string{"-b", "--batch-size"}, variable: "LLAMA_ARG_BATCH"}
+	optCacheRAM  = option{names: []string{"-cram", "--cache-ram"}, variable: "LLAMA_ARG_CACHE_RAM"}
 	optUBatch    = option{names: []string{"-ub", "--ubatch-size"}, variable: "LLAMA_ARG_UBATCH"}
 
 	optEmbedding = option{names: []string{"--embedding", "--embeddings"}, variable: "LLAMA_ARG_EMBEDDINGS", bare: true}
@@ -184,6 +186,21 @@ func (a Arguments) UBatch() int {
 		return otherwise
 	}
 	return min(number(optUBatch, defaultUBatch), number(optBatch, defaultBatch))
+}
+
+// Remembers returns how many bytes of conversations the engine keeps besides its
+// slots.
+func (a Arguments) Remembers() int64 {
+	const defaultMiB = 8192
+	v, _ := a.value(optCacheRAM)
+	mib, err := strconv.ParseInt(v, 10, 32)
+	switch {
+	case err != nil:
+		mib = defaultMiB
+	case mib < 0: // no limit
+		mib = math.MaxInt32
+	}
+	return mib << 20
 }
 
 // Behind returns the arguments for the real binary behind a stand-in: it

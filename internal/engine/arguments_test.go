@@ -2,11 +2,13 @@ package engine
 
 import (
 	"errors"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"reflect"
+	"strings"
 	"testing"
 )
 
@@ -140,5 +142,13 @@ func TestSocketPathIsBounded(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "a-folder-whose-name-is-longer-than-the-path-of-a-socket-may-be-on-any-system-that-there-is")
 	if _, err := Start(Config{Binary: "/bin/true", Folder: folder}); !errors.Is(err, ErrSocketPath) {
 		t.Errorf("%v", err)
+	}
+}
+
+func TestRemembers(t *testing.T) {
+	for args, want := range map[string]int64{"": 8192 << 20, "--cache-ram 0": 0, "-cram 100": 100 << 20, "--cache-ram -1": math.MaxInt32 << 20} {
+		if got := (Arguments{Args: strings.Fields(args)}).Remembers(); got != want {
+			t.Errorf("%q: %d bytes, want %d", args, got, want)
+		}
 	}
 }

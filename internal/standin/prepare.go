@@ -121,10 +121,15 @@ func (s *standIn) share(ctx context.Context, known identity) error {
 	if err != nil {
 		return err
 	}
+	remembered := 0
+	if !sharing.Exact { // half, since the engine keeps more of a conversation than its rows
+		remembered = int(s.args.Remembers() / 2 / int64(slotBytes(known.shape)))
+	}
 	s.worker, err = worker.New(worker.Config{
 		Engine: s.engine.Client, Prefix: s.gate.listener.Prefix, APIKeys: s.gate.listener.APIKeys,
 		Slots: known.props.TotalSlots, Context: known.props.Settings.ContextTokens, UBatch: s.args.UBatch(),
-		Sharing: sharing, Logger: s.log,
+		Remembered: remembered,
+		Sharing:    sharing, Logger: s.log,
 	})
 	if err != nil {
 		return err

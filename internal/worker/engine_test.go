@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -35,6 +36,17 @@ type running struct {
 	url    string
 	engine *engine.Process
 	worker *Worker
+	folder string // of slot files
+}
+
+// slotFile reads a slot file.
+func (r *running) slotFile(name string) []byte {
+	r.t.Helper()
+	data, err := os.ReadFile(filepath.Join(r.folder, name))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return data
 }
 
 // start starts a stock llama-server with a worker in front of it, which shares
@@ -68,7 +80,8 @@ func start(t *testing.T, s store.Store, change func(*Sharing), args ...string) *
 	}
 	config := Config{
 		Engine: p.Client, Slots: props.TotalSlots, Context: props.Settings.ContextTokens, UBatch: 512,
-		Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
+		Remembered: 100_000,
+		Logger:     slog.New(slog.NewTextHandler(t.Output(), nil)),
 	}
 	if s != nil {
 		shape, err := engine.Calibrate(ctx, p.Client, folder)
@@ -92,7 +105,7 @@ func start(t *testing.T, s store.Store, change func(*Sharing), args ...string) *
 		server.Close()
 		w.Close()
 	})
-	return &running{t: t, url: server.URL, engine: p, worker: w}
+	return &running{t: t, url: server.URL, engine: p, worker: w, folder: folder}
 }
 
 func newStore(t *testing.T) store.Store {

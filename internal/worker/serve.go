@@ -56,7 +56,7 @@ func (w *Worker) serveCompletion(rw http.ResponseWriter, r *http.Request, predic
 	held.forget() // and so it stays when the answer breaks off, which is a panic
 	cached, computed, ok := w.answer(rw, r, body, &fix)
 	*held = known
-	held.advance(tokens, cached, computed, w.config.UBatch, ok && tokens != nil && cached+computed == len(tokens))
+	held.advance(tokens, cached, computed, w.config.UBatch, ok && tokens != nil && cached+computed == len(tokens), &w.memory)
 }
 
 // predict returns the tokens of a request that may be shared, or nil.
@@ -98,7 +98,7 @@ func (w *Worker) prepare(ctx context.Context, held *slot, tokens []int32) correc
 		return correction{}
 	}
 	for range maxWaits {
-		at, err := s.load(ctx, w.config.Engine, held, tokens)
+		at, err := w.load(ctx, s, held, tokens)
 		if err != nil {
 			if ctx.Err() == nil {
 				w.config.Logger.Warn("a prefix was not loaded", "tokens", len(tokens), "error", err)

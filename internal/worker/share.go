@@ -46,9 +46,9 @@ func (s *sharer) drop(ctx context.Context, e *engine.Client, held *slot, tokens 
 }
 
 // load brings a slot as much of a prompt as the store has and is worth loading.
-// It returns how many tokens the slot holds of it then.
-func (s *sharer) load(ctx context.Context, e *engine.Client, held *slot, tokens []int32) (int, error) {
-	live := common(held.tokens, tokens)
+// It returns how many tokens the engine will reuse.
+func (w *Worker) load(ctx context.Context, s *sharer, held *slot, tokens []int32) (int, error) {
+	live := max(common(held.tokens, tokens), w.memory.longest(tokens))
 	pages := s.loadable(len(tokens))
 	if pages*PageTokens <= live || !s.estimates.worth(pages, pages*PageTokens-live) {
 		return live, nil
@@ -65,14 +65,14 @@ func (s *sharer) load(ctx context.Context, e *engine.Client, held *slot, tokens 
 	if err != nil || match.Tokens <= live {
 		return live, err
 	}
-	if err := keep(ctx, e, held, tokens[:match.Tokens]); err != nil {
+	if err := w.keep(ctx, held, tokens[:match.Tokens]); err != nil {
 		return live, err
 	}
 	payloads := make([][]byte, match.Pages)
 	for i := range payloads {
 		payloads[i] = buffers[i][:s.pageBytes]
 	}
-	if err := s.restore(ctx, e, held, tokens[:match.Tokens], payloads); err != nil {
+	if err := s.restore(ctx, w.config.Engine, held, tokens[:match.Tokens], payloads); err != nil {
 		return 0, err
 	}
 	s.estimates.loaded(time.Since(begin), match.Pages)
@@ -103,7 +103,7 @@ func (s *sharer) restore(ctx context.Context, e *engine.Client, held *slot, toke
 // keep makes the engine put what a slot holds into its own memory of
 // conversations, as it does itself when another conversation takes the slot,
 // unless what is to be restored has it all. A restore would lose it.
-func keep(ctx context.Context, e *engine.Client, held *slot, restored []int32) error {
+func (w *Worker) keep(ctx context.Context, held *slot, restored []int32) error {
 	n := len(held.tokens)
 	if !held.unknown && common(held.tokens, restored) == n {
 		return nil
@@ -112,9 +112,10 @@ func keep(ctx context.Context, e *engine.Client, held *slot, restored []int32) e
 	if n > 0 && held.tokens[0] == other {
 		other++
 	}
-	if _, err := e.Prefill(ctx, held.id, []int32{other}); err != nil {
+	if _, err := w.config.Engine.Prefill(ctx, held.id, []int32{other}); err != nil {
 		return fmt.Errorf("keeping a conversation: %w", err)
 	}
+	w.memory.put(held.tokens, held.sound)
 	held.forget()
 	return nil
 }
@@ -149,7 +150,7 @@ func (w *Worker) steps(ctx context.Context, held *slot, tokens []int32, publishe
 			return done, fmt.Errorf("computing a step: %w", err)
 		}
 		s.estimates.computed(time.Duration(timings.PromptMS*float64(time.Millisecond)), timings.PromptTokens)
-		held.advance(tokens[:next], timings.CacheTokens, timings.PromptTokens, w.config.UBatch, true)
+		held.advance(tokens[:next], timings.CacheTokens, timings.PromptTokens, w.config.UBatch, true, &w.memory)
 		done.tokens += timings.PromptTokens
 		done.ms += timings.PromptMS
 		if err := w.publish(ctx, held, timings.CacheTokens/PageTokens, published); err != nil {

@@ -35,18 +35,25 @@ const minBatch = 64
 
 // advance notes that the engine has computed the prompt of which tokens is a
 // prediction: it reused so many rows and computed the rest in batches of ubatch.
-// confirmed says that the prediction was right as far as can be told.
-func (s *slot) advance(tokens []int32, reused, computed, ubatch int, confirmed bool) {
+// confirmed says that the prediction was right as far as can be told. m is what
+// the engine remembers of other conversations.
+func (s *slot) advance(tokens []int32, reused, computed, ubatch int, confirmed bool, m *remembered) {
+	live := common(s.tokens, tokens)
+	if 2*live < len(s.tokens) { // the engine remembers what it drops most of
+		m.put(s.tokens, s.sound)
+	}
 	if !confirmed {
 		s.forget()
 		return
 	}
 	sound := 0
-	if reused <= common(s.tokens, tokens) {
+	if reused <= live {
 		sound = min(s.sound, reused)
+	} else {
+		// From the engine's memory; or else generated rows, or shifted ones.
+		sound = m.take(tokens, reused)
 	}
-	// Otherwise the rows came from somewhere else: the engine's memory of other
-	// conversations, generated rows, shifted ones.
+	m.lost(tokens, reused)
 	if sound == reused {
 		sound += computed
 		if rest := computed % ubatch; rest < minBatch {

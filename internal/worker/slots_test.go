@@ -170,9 +170,35 @@ func TestProvenance(t *testing.T) {
 	} {
 		s := &slot{}
 		s.hold(c.tokens, c.sound)
-		s.advance(c.prompt, c.reused, c.computed, ubatch, c.confirmed)
+		s.advance(c.prompt, c.reused, c.computed, ubatch, c.confirmed, &remembered{})
 		if s.sound != c.want {
 			t.Errorf("%s: %d sound rows, want %d", c.name, s.sound, c.want)
 		}
+	}
+}
+
+func TestMemory(t *testing.T) {
+	m := &remembered{limit: 2000}
+	s := &slot{}
+	s.hold(counted(0, 600), 600)
+	s.advance(counted(5000, 5900), 0, 900, 512, true, m)
+	if got := m.longest(counted(0, 800)); got != 600 {
+		t.Fatalf("%d tokens are remembered, want 600", got)
+	}
+	// Back to the first conversation, which goes on.
+	s.advance(counted(0, 800), 600, 200, 512, true, m)
+	if s.sound != 800 || m.longest(counted(0, 800)) != 0 || m.longest(counted(5000, 6000)) != 900 {
+		t.Errorf("sound %d, remembered %d and %d", s.sound, m.longest(counted(0, 800)), m.longest(counted(5000, 6000)))
+	}
+	// What the engine has forgotten is no longer counted on.
+	s.advance(counted(5000, 6000), 0, 1000, 512, true, m)
+	if got := m.longest(counted(5000, 6000)); got != 0 || s.sound != 1000 {
+		t.Errorf("%d tokens are still taken to be remembered; sound %d", got, s.sound)
+	}
+	for i := range int32(20) {
+		m.put(counted(int(i)*10000, int(i)*10000+500), 0)
+	}
+	if m.mu.tokens > m.limit || m.longest(counted(0, 500)) != 0 || m.longest(counted(190000, 190500)) != 500 {
+		t.Errorf("%d tokens remembered of %d", m.mu.tokens, m.limit)
 	}
 }

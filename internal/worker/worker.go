@@ -33,6 +33,9 @@ type Config struct {
 	Slots, Context int
 	// UBatch is the engine's physical batch size, in tokens.
 	UBatch int
+	// Remembered is how many tokens of conversations the engine keeps besides its
+	// slots (--cache-ram).
+	Remembered int
 	// APIKeys are those that the engine accepts; none means that it asks for none.
 	APIKeys []string
 
@@ -66,12 +69,14 @@ type Worker struct {
 	queue     *queue
 	forward   *httputil.ReverseProxy
 	share     atomic.Pointer[sharer] // nil when nothing is shared; changes only when no slot is in use
+	memory    remembered
 	publishes sync.WaitGroup
 }
 
 // New returns a Worker.
 func New(config Config) (*Worker, error) {
 	w := &Worker{config: config, queue: newQueue(config.Slots), forward: config.Engine.Forward(config.Logger)}
+	w.memory.limit = config.Remembered
 	if config.Sharing != nil {
 		share, err := newSharer(config.Sharing)
 		if err != nil {
