@@ -3,47 +3,12 @@ package connector_test
 import (
 	"bytes"
 	"errors"
-	"fmt"
-	"slices"
-	"sync"
 	"testing"
 
 	"ollamoon/connector"
-	"ollamoon/mooncake"
 	"ollamoon/page"
-	"ollamoon/prefix"
 	"ollamoon/store"
 )
-
-// A writer of raw steps blocks a key as a killed one does, and the master's
-// timeout frees it.
-func TestPutThatOnlyBegan(t *testing.T) {
-	c := tight.start(t)
-	eachPlane(t, func(t *testing.T, plane string) {
-		leakless(t)
-		w := join(t, c, plane)
-		p := newPrompt(3)
-		w.publishWhenThereIsRoom(t, p[:2*pageTokens])
-		if err := newRawWriter(t, c).start(within(t), w.keys(t, p)[2], w.ObjectBytes()); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := placeOf(within(t), w.client, w.keys(t, p)[2]); !errors.Is(err, mooncake.ErrNotReady) {
-			t.Fatalf("the put has not only begun: %v", err)
-		}
-		if match := w.mustLoad(t, p, 2); !errors.Is(match.Stopped, store.ErrNotFound) {
-			t.Errorf("stopped by %v", match.Stopped)
-		}
-		if _, err := w.publish(within(t), t, p); err != nil {
-			t.Errorf("publishing a blocked page: %v", err)
-		}
-		await(t, "the page to be published", func() bool {
-			w.publishWhenThereIsRoom(t, p)
-			match, err := w.load(within(t), t, p)
-			return err == nil && match.Pages == 3
-		})
-		w.counted(t, nil, 0)
-	})
-}
 
 // A put that ended without its data publishes what was in the memory before:
 // here a page of someone else's, and nothing at all.
@@ -137,9 +102,8 @@ func TestBadPagesInTheStore(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			b := make([]byte, config.PageBytes+page.TrailerBytes)
-			compute(b[:config.PageBytes], pages[i].Hash)
-			if err := config.Sealer.Seal(b, page.ID{Hash: pages[i].Hash}); err != nil {
+			b, err := sealed(config, pages[i])
+			if err != nil {
 				t.Fatal(err)
 			}
 			return b
@@ -232,97 +196,4 @@ func TestByteFlippedInTheOwnersMemory(t *testing.T) {
 			loader.healed(t, w, p, []int{1}, flip.reason, page.ErrSeal)
 		}
 	})
-}
-
-// Workers publish the same prefix at once, each with payloads of its own: one
-// object a key, all succeed, and all read the same publisher's bytes.
-func TestPublishersAtOnce(t *testing.T) {
-	c := steady.start(t)
-	for _, n := range []int{2, 16} {
-		for name, plane := range map[string]func(i int) string{
-			"tcp":           func(int) string { return planes[0] },
-			"shared memory": func(int) string { return planes[1] },
-			"both":          func(i int) string { return planes[i%2] },
-		} {
-			t.Run(map[int]string{2: "two", 16: "sixteen"}[n]+", "+name, func(t *testing.T) {
-				leakless(t)
-				workers := make([]*worker, n)
-				for i := range workers {
-					workers[i] = join(t, c, plane(i))
-				}
-				publishAtOnce(t, workers, name == "tcp")
-			})
-		}
-	}
-}
-
-func publishAtOnce(t *testing.T, workers []*worker, exact bool) {
-	p := newPrompt(8)
-	payload := func(publisher, i int) []byte {
-		b := make([]byte, pageBytes)
-		compute(b, prefix.Hash([]byte(fmt.Sprintf("%-32d", publisher*100+i))))
-		return b
-	}
-	loaded := make([][][]byte, len(workers))
-	stored := make([]int, len(workers))
-	var ready, all sync.WaitGroup
-	ready.Add(len(workers))
-	for n, w := range workers {
-		published, free := w.buffers(t, 8)
-		defer free()
-		for i := range published {
-			copy(published[i], payload(n, i))
-		}
-		got, free := w.buffers(t, 8)
-		defer free()
-		all.Go(func() {
-			ready.Done()
-			ready.Wait()
-			var err error
-			if stored[n], err = w.StoreComputedPrefix(within(t), p, published); err != nil {
-				t.Errorf("publisher %d: %v", n, err)
-			}
-			// What others still write is not there yet.
-			for range 600 {
-				match, err := w.LoadCachedPrefix(within(t), p, got)
-				if err != nil || match.Stopped != nil && !errors.Is(match.Stopped, store.ErrNotFound) {
-					t.Errorf("publisher %d loads %+v, %v", n, match, err)
-					return
-				}
-				if match.Pages == 8 {
-					loaded[n] = got
-					return
-				}
-			}
-			t.Errorf("publisher %d never loads all", n)
-		})
-	}
-	all.Wait()
-	if t.Failed() {
-		return
-	}
-	sum := 0
-	for n := range workers {
-		sum += stored[n]
-		workers[n].counted(t, nil, 0)
-	}
-	if sum < 8 || exact && sum != 8 {
-		t.Errorf("%d pages were stored newly, want 8", sum)
-	}
-	for i, key := range workers[0].keys(t, p) {
-		if _, err := placeOf(within(t), workers[0].client, key); err != nil {
-			t.Errorf("not one object: %v", err)
-		}
-		whose := slices.IndexFunc(workers, func(w *worker) bool {
-			return bytes.Equal(payload(slices.Index(workers, w), i), loaded[0][i][:pageBytes])
-		})
-		if whose < 0 {
-			t.Errorf("page %d is no publisher's", i)
-		}
-		for n := range workers {
-			if !bytes.Equal(loaded[n][i], loaded[0][i]) {
-				t.Errorf("publisher %d has another page %d", n, i)
-			}
-		}
-	}
 }

@@ -92,7 +92,7 @@ func (v *vandal) remove(ctx context.Context, key string, force bool) error {
 // where returns an object's place, and keeps it for later.
 func (v *vandal) where(ctx context.Context, key string) (place, error) {
 	at, err := placeOf(ctx, v.client, key)
-	if err == nil && len(v.places) < 1000 {
+	if err == nil && len(v.places) < 50 {
 		v.places = append(v.places, at)
 	} else if err == nil {
 		v.places[v.r.IntN(len(v.places))] = at
@@ -133,8 +133,7 @@ func (v *vandal) object(prompt, i int) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := append(append([]byte(nil), v.pages[prompt][i]...), make([]byte, page.TrailerBytes)...)
-	return b, config.Sealer.Seal(b, page.ID{Hash: pages[i].Hash})
+	return sealed(config, pages[i])
 }
 
 // swap puts another prompt's page under a key.

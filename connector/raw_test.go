@@ -1,6 +1,7 @@
 package connector_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -191,16 +193,20 @@ func startWriter(t *testing.T, c *cluster.Cluster, p prompt) (kill func()) {
 	}
 	child := exec.CommandContext(within(t), self)
 	child.Env = append(os.Environ(), writerVariable+"="+string(order))
+	var output bytes.Buffer
+	child.Stderr = &output
 	if err := child.Start(); err != nil {
 		t.Fatal(err)
 	}
-	return func() {
-		t.Helper()
-		if err := child.Process.Kill(); err != nil {
-			t.Errorf("the writer had ended before it was killed: %v", err)
+	end := sync.OnceFunc(func() {
+		_ = child.Process.Kill()
+		_ = child.Wait()
+		if output.Len() > 0 {
+			t.Errorf("the writer had ended before it was killed: %s", output.String())
 		}
-		_ = child.Wait() // killed
-	}
+	})
+	t.Cleanup(end)
+	return end
 }
 
 // freeze stops a process until the returned function is called.
