@@ -46,7 +46,7 @@ func (s *slot) advance(tokens []int32, reused, computed, ubatch int, confirmed b
 		s.forget()
 		return
 	}
-	sound := 0
+	var sound int
 	if reused <= live {
 		sound = min(s.sound, reused)
 	} else {
