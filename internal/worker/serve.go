@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"time"
 )
 
 // maxBodyBytes bounds a request's body: well past any context.
@@ -28,7 +29,10 @@ func (w *Worker) serveCompletion(rw http.ResponseWriter, r *http.Request, predic
 		return
 	}
 	ctx := r.Context()
+	var took breakdown
+	begin := time.Now()
 	tokens := w.predict(ctx, predict, &req, body)
+	took.lookup = time.Since(begin)
 	slots, err := w.queue.take(ctx, tokens, req.slotWanted())
 	if err != nil {
 		return // the client has gone
@@ -44,13 +48,11 @@ func (w *Worker) serveCompletion(rw http.ResponseWriter, r *http.Request, predic
 	held := slots[0]
 	var fix correction
 	if tokens != nil {
-		fix = w.prepare(ctx, held, tokens)
+		fix = w.prepare(ctx, held, tokens, &took)
+		took.announce(rw.Header())
 	}
 	if req.IDSlot == nil || *req.IDSlot < 0 {
 		body = withField(body, fmt.Sprintf(`"id_slot":%d`, held.id))
-	}
-	if s := w.share.Load(); s != nil && s.Exact && tokens == nil && req.CachePrompt == nil {
-		body = withField(body, `"cache_prompt":false`)
 	}
 	known := *held
 	held.forget() // and so it stays when the answer breaks off, which is a panic
@@ -87,18 +89,20 @@ func (w *Worker) predict(ctx context.Context, predict predict, req *request, bod
 const maxWaits = 3
 
 // prepare puts into a slot what the store has of a prompt, and publishes what it
-// has not. Whatever fails is logged, and left to the engine to compute.
-func (w *Worker) prepare(ctx context.Context, held *slot, tokens []int32) correction {
+// has not. Without tokens, the prompt is not shared. Whatever fails is logged, and left to the engine to compute.
+func (w *Worker) prepare(ctx context.Context, held *slot, tokens []int32, took *breakdown) correction {
 	s := w.share.Load()
 	if s == nil {
 		return correction{} // it was given up while this request waited
 	}
-	if err := s.drop(ctx, w.config.Engine, held, tokens); err != nil {
-		w.config.Logger.Warn("a slot was not emptied", "error", err)
+	if err := s.drop(ctx, w.config.Engine, held); err != nil && ctx.Err() == nil {
+		w.config.Logger.Warn("an answer may not be exact", "error", err)
+	}
+	if tokens == nil {
 		return correction{}
 	}
 	for range maxWaits {
-		at, err := w.load(ctx, s, held, tokens)
+		at, err := w.load(ctx, s, held, tokens, took)
 		if err != nil {
 			if ctx.Err() == nil {
 				w.config.Logger.Warn("a prefix was not loaded", "tokens", len(tokens), "error", err)

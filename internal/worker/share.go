@@ -30,16 +30,14 @@ func (s *sharer) loadable(tokens int) int {
 	return (tokens - 1) / PageTokens
 }
 
-// drop empties a slot whose rows an exact answer must not be computed on: the
-// engine would reuse rows that are not sound, or so many that too few tokens are
-// left.
-func (s *sharer) drop(ctx context.Context, e *engine.Client, held *slot, tokens []int32) error {
-	live := common(held.tokens, tokens)
-	if !s.Exact || !held.unknown && live <= held.sound && live <= len(tokens)-minBatch {
+// drop empties a slot before an exact answer: beyond the rows that are known to
+// be sound, the engine may reuse generated ones, of which nothing is known.
+func (s *sharer) drop(ctx context.Context, e *engine.Client, held *slot) error {
+	if !s.Exact || !held.unknown && len(held.tokens) == 0 {
 		return nil
 	}
 	if err := e.Erase(ctx, held.id); err != nil {
-		return err
+		return fmt.Errorf("emptying a slot: %w", err)
 	}
 	held.hold(nil, 0)
 	return nil
@@ -47,21 +45,24 @@ func (s *sharer) drop(ctx context.Context, e *engine.Client, held *slot, tokens 
 
 // load brings a slot as much of a prompt as the store has and is worth loading.
 // It returns how many tokens the engine will reuse.
-func (w *Worker) load(ctx context.Context, s *sharer, held *slot, tokens []int32) (int, error) {
+func (w *Worker) load(ctx context.Context, s *sharer, held *slot, tokens []int32, took *breakdown) (int, error) {
 	live := max(common(held.tokens, tokens), w.memory.longest(tokens))
 	pages := s.loadable(len(tokens))
 	if pages*PageTokens <= live || !s.estimates.worth(pages, pages*PageTokens-live) {
 		return live, nil
 	}
+	begin := time.Now()
 	buffers, free, err := s.buffers(pages)
 	if err != nil {
 		return live, err
 	}
 	defer free()
-	begin := time.Now()
-	storeCtx, cancel := s.within(ctx)
+	before := took.lookup
+	storeCtx, cancel := s.within(took.noting(ctx))
 	match, err := s.connector.LoadCachedPrefix(storeCtx, tokens, buffers)
 	cancel()
+	loaded := time.Now()
+	took.load += loaded.Sub(begin) - (took.lookup - before)
 	if err != nil || match.Tokens <= live {
 		return live, err
 	}
@@ -75,6 +76,8 @@ func (w *Worker) load(ctx context.Context, s *sharer, held *slot, tokens []int32
 	if err := s.restore(ctx, w.config.Engine, held, tokens[:match.Tokens], payloads); err != nil {
 		return 0, err
 	}
+	took.restore += time.Since(loaded)
+	took.store = match.Tokens
 	s.estimates.loaded(time.Since(begin), match.Pages)
 	return match.Tokens, nil
 }

@@ -52,9 +52,9 @@ type Sharing struct {
 	Role      connector.Role
 	Namespace prefix.Namespace
 	Sealer    *page.Sealer
-	// Exact asks for answers that equal those of a cold engine, bit for bit: at
-	// least minBatch tokens are computed of each prompt, on sound rows only. The
-	// engine must not have a memory of conversations (--cache-ram 0).
+	// Exact asks for answers that equal those of a cold engine, bit for bit: a slot
+	// is emptied before each, only pages are reused, and at least minBatch tokens
+	// are computed. The engine must not have a memory of conversations (--cache-ram 0).
 	Exact bool
 	// Shape is that of the engine's slot files, Folder where it writes them.
 	Shape  slotfile.Shape
@@ -140,7 +140,7 @@ func newSharer(s *Sharing) (*sharer, error) {
 	}
 	section := s.Shape.Sections[0]
 	keys := prefix.Config{Model: s.Namespace.Model(), PageTokens: PageTokens}
-	c, err := connector.New(s.Store, connector.Config{
+	c, err := connector.New(timedStore{s.Store}, connector.Config{
 		Role: s.Role, Keys: keys,
 		PageBytes: section.PageBytes(PageTokens), Sealer: s.Sealer,
 	})
