@@ -46,9 +46,8 @@ func (w *Worker) serveCompletion(rw http.ResponseWriter, r *http.Request, predic
 		return
 	}
 	held := slots[0]
-	var fix correction
+	fix := w.prepare(ctx, held, tokens, &took)
 	if tokens != nil {
-		fix = w.prepare(ctx, held, tokens, &took)
 		took.announce(rw.Header())
 	}
 	if req.IDSlot == nil || *req.IDSlot < 0 {
