@@ -21,15 +21,12 @@ func newBenchCommand() *cobra.Command {
 		Short: "Measure",
 		Args:  cobra.NoArgs,
 	}
-	cmd.AddCommand(newBenchStoreCommand(), newBenchContenderCommand(), newBenchSenderCommand())
+	cmd.AddCommand(newBenchStoreCommand(), newBenchDemoCommand(), newBenchContenderCommand(), newBenchSenderCommand())
 	return cmd
 }
 
 func newBenchStoreCommand() *cobra.Command {
-	o := bench.Options{Version: version}
-	var out, seal string
-	var segmentMiB int64
-	cmd := &cobra.Command{
+	return newBenchRunCommand(&cobra.Command{
 		Use:   "store --out FILE",
 		Short: "Measure a Mooncake Store on this machine, and write a results file",
 		Long: "Starts a Mooncake Store on loopback and measures how fast one request's KV pages\n" +
@@ -40,34 +37,58 @@ func newBenchStoreCommand() *cobra.Command {
 			"Mooncake's programs are those that scripts/setup.sh installs.",
 		Example: "  ollamoon bench store --out results.json\n" +
 			"  ollamoon bench store --out results.json --metadata p2p --seal mac",
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if _, err := os.Stat(filepath.Dir(out)); err != nil {
-				return fmt.Errorf("the results file's folder: %w", err) // known before the run, not after it
-			}
-			program, err := os.Executable()
-			if err != nil {
-				return fmt.Errorf("finding this program: %w", err)
-			}
-			o.Contender = supervise.Command{Path: program, Args: []string{"bench", "contender"}}
-			o.Sender = supervise.Command{Path: program, Args: []string{"bench", "sender"}}
-			o.Seal, o.SegmentBytes = bench.Seal(seal), segmentMiB<<20
-			if o.Command == "" {
-				o.Command = strings.Join(append([]string{"ollamoon"}, os.Args[1:]...), " ")
-			}
-			f, err := runBench(cmd, o)
-			if err != nil {
-				return err
-			}
-			if err := f.Write(out); err != nil {
-				return err
-			}
-			if err := bench.Summarize(cmd.OutOrStdout(), f); err != nil {
-				return err
-			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "\nresults: %s\n", out)
+	}, nil)
+}
+
+func newBenchDemoCommand() *cobra.Command {
+	return newBenchRunCommand(&cobra.Command{
+		Use:   "demo --out FILE",
+		Short: "Measure a Mooncake Store and what a real model gains by it",
+		Long: "Does what bench store does. Then two workers, llama-servers that share their prompt\n" +
+			"cache through the same store, get prompts of 2,048 tokens of which 1,792 are the\n" +
+			"same: the first computes and publishes, the second loads. Their answers are\n" +
+			"compared with those of a llama-server without Ollamoon.\n\n" +
+			"Mooncake's programs, llama-server and the model are those that scripts/setup.sh\n" +
+			"installs.",
+		Example: "  ollamoon bench demo --out results.json",
+	}, &bench.EngineOptions{Tokens: 2048, Shared: 1792})
+}
+
+// newBenchRunCommand completes a command that measures and writes a results file.
+func newBenchRunCommand(cmd *cobra.Command, engine *bench.EngineOptions) *cobra.Command {
+	o := bench.Options{Version: version, Engine: engine}
+	var out, seal string
+	var segmentMiB int64
+	cmd.Args = cobra.NoArgs
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if _, err := os.Stat(filepath.Dir(out)); err != nil {
+			return fmt.Errorf("the results file's folder: %w", err) // known before the run, not after it
+		}
+		program, err := os.Executable()
+		if err != nil {
+			return fmt.Errorf("finding this program: %w", err)
+		}
+		o.Contender = supervise.Command{Path: program, Args: []string{"bench", "contender"}}
+		o.Sender = supervise.Command{Path: program, Args: []string{"bench", "sender"}}
+		if o.Engine != nil {
+			o.Engine.Worker = supervise.Command{Path: program, Args: []string{standInName}}
+		}
+		o.Seal, o.SegmentBytes = bench.Seal(seal), segmentMiB<<20
+		if o.Command == "" {
+			o.Command = strings.Join(append([]string{"ollamoon"}, os.Args[1:]...), " ")
+		}
+		f, err := runBench(cmd, o)
+		if err != nil {
 			return err
-		},
+		}
+		if err := f.Write(out); err != nil {
+			return err
+		}
+		if err := bench.Summarize(cmd.OutOrStdout(), f); err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "\nresults: %s\n", out)
+		return err
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&out, "out", "", "results file to write (required)")

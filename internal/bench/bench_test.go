@@ -11,6 +11,7 @@ import (
 
 	"ollamoon/internal/cluster"
 	"ollamoon/internal/results"
+	"ollamoon/internal/standin"
 	"ollamoon/internal/supervise"
 )
 
@@ -18,9 +19,13 @@ import (
 const (
 	roleContender = "bench-contender"
 	roleSender    = "bench-sender"
+	roleWorker    = "bench-worker"
 )
 
 func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == roleWorker {
+		standin.Run(context.Background(), os.Args[0], os.Args[2:], os.Environ()).Now()
+	}
 	if len(os.Args) > 1 && (os.Args[1] == roleContender || os.Args[1] == roleSender) {
 		if err := play(context.Background(), os.Args[1], os.Args[2:]); err != nil {
 			println(err.Error())
@@ -127,6 +132,11 @@ func TestRunRefusesBadOptions(t *testing.T) {
 		"iterations":    func(o *Options) { o.Iterations = 0 },
 		"rounds":        func(o *Options) { o.Rounds = -1 },
 		"small segment": func(o *Options) { o.SegmentBytes = 256 << 20 },
+		"no room for a model": func(o *Options) {
+			o.SegmentBytes, o.Engine = 460<<20, &EngineOptions{Tokens: 600, Shared: 512}
+		},
+		"pages that are not whole": func(o *Options) { o.Engine = &EngineOptions{Tokens: 600, Shared: 500} },
+		"nothing to compute":       func(o *Options) { o.Engine = &EngineOptions{Tokens: 512, Shared: 512} },
 	} {
 		o := options(t)
 		change(&o)

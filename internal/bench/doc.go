@@ -17,6 +17,11 @@
 // its input ends, because the run is over or was interrupted, it leaves the store
 // and ends.
 //
+// With Options.Engine two llama-servers with a real model, behind the stand-in, then
+// share a prompt's pages through the same store, next to one without it (engine.go,
+// llama.go, completion.go). They get the run's prompts one at a time; what a client sees
+// of the answers is timed and compared.
+//
 // Run fails as a whole: an error of any part, a page that was not served or a
 // byte that differs ends it, and then there are no results.
 package bench

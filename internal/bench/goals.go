@@ -58,10 +58,29 @@ func Summarize(w io.Writer, f *results.File) error {
 	if err := table(w, tabwriter.AlignRight, figureRows(f)); err != nil {
 		return err
 	}
+	if f.Engine != nil {
+		if err := summarizeEngine(w, f.Engine); err != nil {
+			return err
+		}
+	}
 	if _, err := io.WriteString(w, "\n"); err != nil {
 		return err
 	}
 	return table(w, 0, goalRows(f))
+}
+
+func summarizeEngine(w io.Writer, e *results.Engine) error {
+	answers := "equal to"
+	if !e.AnswersEqual {
+		answers = "NOT EQUAL TO"
+	}
+	b := e.Breakdown
+	_, err := fmt.Fprintf(w, "\n%s: time to first token of %d tokens %.0f ms computed, %.0f ms with %d from the store, %.1f times\n"+
+		"  lookup %.1f ms, load %.1f, restore %.1f, computing the rest %.1f, other %.1f\n"+
+		"  answers are %s those without Ollamoon\n",
+		e.Model, e.PromptTokens, e.TTFTComputedMS, e.TTFTReusedMS, e.TokensSkipped, e.TTFTComputedMS/e.TTFTReusedMS,
+		b.Lookup, b.Load, b.Restore, b.Compute, b.Other, answers)
+	return err
 }
 
 func figureRows(f *results.File) [][]string {

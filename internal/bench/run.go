@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"ollamoon/internal/cluster"
+	"ollamoon/internal/engine"
 	"ollamoon/internal/results"
 	"ollamoon/internal/supervise"
 	"ollamoon/page"
@@ -30,6 +31,8 @@ type Options struct {
 	// Contender is a command that runs Serve with its last argument, Sender one that
 	// runs Send with its last three.
 	Contender, Sender supervise.Command
+	// Engine says what is measured with a real model; nothing if nil.
+	Engine *EngineOptions
 
 	Version  string // of this program
 	Command  string // what reproduces the run
@@ -57,7 +60,14 @@ func (o Options) validate() error {
 	}
 	const contenders = 3
 	each := (2*realistic.pages() - realistic.sharedPages()) * realistic.objectBytes(o.Seal)
-	if need := int64(float64(contenders*each) / fill); o.SegmentBytes < need {
+	bytes := contenders * each
+	if o.Engine != nil {
+		if err := o.Engine.validate(); err != nil {
+			return err
+		}
+		bytes += engineBytes
+	}
+	if need := int64(float64(bytes) / fill); o.SegmentBytes < need {
 		return fmt.Errorf("%w: a segment of %d bytes; the run needs %d", ErrOptions, o.SegmentBytes, need)
 	}
 	return nil
@@ -82,6 +92,13 @@ type run struct {
 func Run(ctx context.Context, o Options) (*results.File, error) {
 	if err := o.validate(); err != nil {
 		return nil, err
+	}
+	var programs engine.Programs
+	if o.Engine != nil {
+		var err error
+		if programs, err = engine.Find(); err != nil { // known before the run, not in its midst
+			return nil, err
+		}
 	}
 	host, err := thisHost(ctx)
 	if err != nil {
@@ -110,6 +127,11 @@ func Run(ctx context.Context, o Options) (*results.File, error) {
 		return nil, err
 	}
 	f := assemble(o, large, small)
+	if o.Engine != nil {
+		if f.Engine, err = r.measureEngine(ctx, programs); err != nil {
+			return nil, err
+		}
+	}
 	f.Host, f.GeneratedAt = host, time.Now().Truncate(time.Second)
 	f.Store.Metadata = "http"
 	if o.Metadata == cluster.MetadataP2P {

@@ -37,6 +37,9 @@ type File struct {
 	Transfer Transfer `json:"transfer"`
 	Peer     Peer     `json:"peer"`
 	Limit    Limit    `json:"limit"`
+
+	// Engine is what a real model gained; nil where the run had none.
+	Engine *Engine `json:"engine,omitempty"`
 }
 
 // Host is the machine of the run.
@@ -136,6 +139,47 @@ type Limit struct {
 	ChecksumMBs    float64 `json:"checksum_mb_s"`     // the seal's, one thread
 	MACMBs         float64 `json:"mac_mb_s"`          // the keyed seal's, on all processors
 }
+
+// An Engine is what two llama-servers with a real model did for two prompts of
+// one length: the worker of request A computed and published, the one of request
+// B loaded what A's prompt shares with B's. A llama-server without Ollamoon did
+// both from nothing.
+type Engine struct {
+	Model          string `json:"model"`
+	Build          string `json:"build"` // of llama-server
+	PromptTokens   int    `json:"prompt_tokens"`
+	TokensSkipped  int    `json:"tokens_skipped"` // of B's: cached, as the engine counts
+	PageTokens     int    `json:"page_tokens"`
+	PageBytes      int64  `json:"page_bytes"`      // payload of a page
+	PublishedPages int64  `json:"published_pages"` // by the worker of A
+	PagesLoaded    int64  `json:"pages_loaded"`    // by the worker of B
+
+	// Times to the first token, as the client sees them.
+	TTFTComputedMS   float64 `json:"ttft_computed_ms"`   // of B's prompt, without Ollamoon
+	TTFTReusedMS     float64 `json:"ttft_reused_ms"`     // of B's prompt, by its worker
+	TTFTPublishingMS float64 `json:"ttft_publishing_ms"` // of A's prompt, by its worker
+	// Breakdown is where the time of TTFTReusedMS went.
+	Breakdown Breakdown `json:"breakdown_ms"`
+
+	// AnswersEqual: both workers' texts and probabilities were, digit for digit,
+	// those of the llama-server without Ollamoon. Probabilities is how many of each
+	// answer were compared.
+	AnswersEqual    bool `json:"answers_equal"`
+	GeneratedTokens int  `json:"generated_tokens"` // of each answer
+	Probabilities   int  `json:"probabilities"`
+}
+
+// A Breakdown of a time, in milliseconds.
+type Breakdown struct {
+	Lookup  float64 `json:"lookup"`  // telling the prompt's tokens, and asking the store
+	Load    float64 `json:"load"`    // reading pages, and checking them
+	Restore float64 `json:"restore"` // writing a slot file, and having the engine read it
+	Compute float64 `json:"compute"` // what was left of the prompt, as the engine says
+	Other   float64 `json:"other"`   // the rest
+}
+
+// Sum is the whole time.
+func (b Breakdown) Sum() float64 { return b.Lookup + b.Load + b.Restore + b.Compute + b.Other }
 
 // Read reads a results file. Unknown fields are an error: a figure that nobody
 // shows would pass unseen.

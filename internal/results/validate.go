@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"sort"
 	"strings"
 	"sync"
@@ -125,5 +126,21 @@ func (f *File) contradictions() []string {
 			wrong("at '/%s/reload_ms': min, p50, mean and max are out of order", m.name)
 		}
 	}
+	if f.Engine != nil {
+		f.Engine.contradictions(wrong)
+	}
 	return found
+}
+
+func (e *Engine) contradictions(wrong func(format string, args ...any)) {
+	if e.TokensSkipped > e.PromptTokens {
+		wrong("at '/engine/tokens_skipped': %d of %d tokens", e.TokensSkipped, e.PromptTokens)
+	}
+	if loaded := e.PagesLoaded * int64(e.PageTokens); loaded > int64(e.TokensSkipped) {
+		wrong("at '/engine/pages_loaded': their %d tokens are more than the %d skipped", loaded, e.TokensSkipped)
+	}
+	const slack = 0.05 // the engine and the client have clocks of their own
+	if sum := e.Breakdown.Sum(); math.Abs(sum-e.TTFTReusedMS) > slack*e.TTFTReusedMS {
+		wrong("at '/engine/breakdown_ms': the parts are %g ms of %g", sum, e.TTFTReusedMS)
+	}
 }
