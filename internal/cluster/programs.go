@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"ollamoon/internal/installed"
 )
 
 // The versions of Mooncake's wheel that scripts/setup.sh installs.
@@ -28,7 +30,7 @@ func Programs(version string) (string, error) {
 	if dir := os.Getenv("OLLAMOON_MOONCAKE_DIR"); dir != "" {
 		places = []string{dir}
 	} else {
-		places = caches()
+		places = installed.Folders()
 	}
 	for _, place := range places {
 		pattern := filepath.Join(place, "mooncake-"+version, "lib", "python3.*", "site-packages", "mooncake", "mooncake_master")
@@ -45,33 +47,6 @@ func Programs(version string) (string, error) {
 		command = installsOld
 	}
 	return "", fmt.Errorf("%w: version %s, looked for in %v; run %s", ErrNoPrograms, version, places, command)
-}
-
-// caches returns the .cache folders of the projects (folders with a go.mod) that
-// hold the working directory and the running program.
-func caches() []string {
-	var dirs []string
-	if dir, err := os.Getwd(); err == nil {
-		dirs = append(dirs, dir)
-	}
-	if program, err := os.Executable(); err == nil {
-		dirs = append(dirs, filepath.Dir(program))
-	}
-	var found []string
-	for _, dir := range dirs {
-		for {
-			if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-				found = append(found, filepath.Join(dir, ".cache"))
-				break
-			}
-			parent := filepath.Dir(dir)
-			if parent == dir {
-				break
-			}
-			dir = parent
-		}
-	}
-	return found
 }
 
 // python returns the interpreter of the virtual environment that holds programs.

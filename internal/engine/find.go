@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"ollamoon/internal/installed"
 )
 
 // ErrNotInstalled: the llama-server or the models that scripts/setup.sh installs
@@ -23,7 +25,10 @@ type Programs struct {
 // OLLAMOON_LLAMA_DIR names, or else in .cache/llama of the project that holds the
 // working directory or the running program.
 func Find() (Programs, error) {
-	places := caches()
+	var places []string
+	for _, folder := range installed.Folders() {
+		places = append(places, filepath.Join(folder, "llama"))
+	}
 	if dir := os.Getenv("OLLAMOON_LLAMA_DIR"); dir != "" {
 		places = []string{dir}
 	}
@@ -48,29 +53,4 @@ func first(pattern string) string {
 		return ""
 	}
 	return found[0]
-}
-
-// caches returns the .cache/llama of the projects (folders with a go.mod) that
-// hold the working directory and the running program.
-func caches() []string {
-	var dirs []string
-	if dir, err := os.Getwd(); err == nil {
-		dirs = append(dirs, dir)
-	}
-	if program, err := os.Executable(); err == nil {
-		dirs = append(dirs, filepath.Dir(program))
-	}
-	var found []string
-	for _, dir := range dirs {
-		for ; ; dir = filepath.Dir(dir) {
-			if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-				found = append(found, filepath.Join(dir, ".cache", "llama"))
-				break
-			}
-			if dir == filepath.Dir(dir) {
-				break
-			}
-		}
-	}
-	return found
 }
