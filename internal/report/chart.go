@@ -199,3 +199,23 @@ func (v values) seals() (*chart, error) {
 		{"What it must keep up with", "shared", "Reload by shared memory", "transfer.shared_memory.reload_mb_s", "", false},
 	})
 }
+
+func (v values) firstToken() (*chart, error) {
+	const a, b = "Request A", "Request B, which begins like A"
+	return v.chart(chart{ID: "ttft", Title: "Time to the first token"}, "ms", []row{
+		{b, "peer", "Without Ollamoon", "engine.ttft_computed_ms", "", false},
+		{b, "tcp", "Worker B, from the store", "engine.ttft_reused_ms", "", false},
+		{a, "peer", "Worker A, publishing", "engine.ttft_publishing_ms", "", false},
+	})
+}
+
+func (v values) parts() (*chart, error) {
+	const group, place = "Worker B", "engine.breakdown_ms."
+	return v.chart(chart{ID: "parts", Title: "Where worker B’s time went"}, "ms", []row{
+		{group, "tcp", "Asking what is there", place + "lookup", "", false},
+		{group, "tcp", "Loading, checking", place + "load", "", false},
+		{group, "tcp", "Slot file, restore", place + "restore", "", false},
+		{group, "peer", "Computing the rest", place + "compute", "", false},
+		{group, "limit", "Everything else", place + "other", "", false},
+	})
+}

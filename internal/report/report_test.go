@@ -64,13 +64,18 @@ func shapes(t *testing.T) map[string]*results.File {
 
 	f = example(t)
 	setPages(&f.Realistic, 1, 1)
-	f.Store.Seal = "none"
+	f.Store.Seal, f.Engine = "none", nil
 	all["one page, no seal"] = f
 
 	f = example(t)
 	setPages(&f.Realistic, 13, 5)
 	f.Store.Seal = "mac"
 	f.Tiny.Verified = false
+	e := f.Engine
+	e.Model, e.AnswersEqual = "a-model-of-a-very-long-name-7B-Instruct-v0.3.Q4_K_M.gguf", false
+	e.PagesLoaded, e.PublishedPages, e.TokensSkipped = 1, 1, 256
+	e.TTFTComputedMS, e.TTFTReusedMS, e.TTFTPublishingMS = 123456.7, 99000, 130000
+	e.Breakdown = results.Breakdown{Lookup: 0.4, Load: 2, Restore: 3.1, Compute: 98990}
 	all["13 pages, the tiny layout not verified"] = f
 	return all
 }
@@ -236,6 +241,8 @@ func TestPageHasItsParts(t *testing.T) {
 		"Data flow", "StoreComputed<wbr>Prefix()", "LoadCached<wbr>Prefix()", "Prefill worker", "Decode worker",
 		"Prefill work avoided", "KV transfer throughput", "Prefix reload latency",
 		"Python client, TCP", "One loopback TCP stream", "memcpy", "Checksum (XXH3-128)", "MAC (keyed BLAKE3)",
+		"With a real model", "tokens of B not computed", "as fast to the first token", "answers with and without Ollamoon",
+		"Time to the first token", "Where worker B’s time went", "One small model",
 		"How it works", "Honest boundaries", "Both layouts", "KV layout per page", "Reproduce it", "bash demo/run_demo.sh", "Generated",
 	} {
 		if !strings.Contains(page, want) {
@@ -243,7 +250,7 @@ func TestPageHasItsParts(t *testing.T) {
 		}
 	}
 	for class, want := range map[string]int{
-		`<span class="cell hit">`: 7, `<span class="cell miss">`: 1, `<div class="tile`: 5, `class="verdict good"`: 6, `class="verdict bad"`: 2,
+		`<span class="cell hit">`: 7, `<span class="cell miss">`: 1, `<div class="tile`: 8, `class="verdict good"`: 6, `class="verdict bad"`: 2,
 	} {
 		if got := strings.Count(page, class); got != want {
 			t.Errorf("%d of %s, want %d", got, class, want)
@@ -322,6 +329,26 @@ func TestMisnamedPlane(t *testing.T) {
 		spoil(f)
 		if page := render(t, f); !strings.Contains(page, name+notice) || strings.Count(page, notice) != 1 {
 			t.Errorf("%s is not called out, or others are", name)
+		}
+	}
+}
+
+// Without a model the page says nothing of one; answers that differ are called
+// out.
+func TestModel(t *testing.T) {
+	f := example(t)
+	const notice = "<strong>The answers differ.</strong>"
+	if page := render(t, f); strings.Contains(page, notice) || strings.Contains(page, "not equal") {
+		t.Error("the example is called out")
+	}
+	f.Engine.AnswersEqual = false
+	if page := render(t, f); !strings.Contains(page, notice) || !strings.Contains(page, "not equal") || strings.Contains(page, "answers good") {
+		t.Error("answers that differ are not called out")
+	}
+	f.Engine = nil
+	for _, no := range []string{`id="model"`, `data-figure="engine`, "a section of their own", "One small model", "llama-servers"} {
+		if strings.Contains(render(t, f), no) {
+			t.Errorf("without a model the page has %q", no)
 		}
 	}
 }

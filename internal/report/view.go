@@ -14,6 +14,8 @@ type view struct {
 	Cells []cell
 
 	Throughput, Latency, Comparison, Seals *chart
+	// FirstToken and Parts are nil without a model.
+	FirstToken, Parts *chart
 
 	Goals                 []goal
 	Met, Missed, Unjudged int
@@ -56,15 +58,20 @@ func newView(f *results.File, v values) (*view, error) {
 		}
 		m.Cells = append(m.Cells, cell{Index: i, Outcome: shown, Hit: outcome == "hit"})
 	}
-	for _, c := range []struct {
+	type built struct {
 		into  **chart
 		build func() (*chart, error)
-	}{
+	}
+	charts := []built{
 		{&m.Throughput, v.throughput},
 		{&m.Latency, v.latency},
 		{&m.Comparison, v.comparison},
 		{&m.Seals, v.seals},
-	} {
+	}
+	if f.Engine != nil {
+		charts = append(charts, built{&m.FirstToken, v.firstToken}, built{&m.Parts, v.parts})
+	}
+	for _, c := range charts {
 		var err error
 		if *c.into, err = c.build(); err != nil {
 			return nil, err
