@@ -12,7 +12,7 @@ import (
 // The headers of an answer to a prompt of which something came from the store.
 const (
 	// TokensHeader says how many tokens came from where: "store=1792".
-	TokensHeader = "Ollamoon-Cached-Tokens"
+	TokensHeader = "Ollamoon-Cached-Tokens" //nolint:gosec // tokens of a prompt, no credentials
 	// TimingHeader says in milliseconds what that took, in the syntax of
 	// Server-Timing: "lookup;dur=1.2, load;dur=12, restore;dur=15.5".
 	TimingHeader = "Ollamoon-Timing"
