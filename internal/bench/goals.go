@@ -17,25 +17,22 @@ type Goal struct {
 	Met      bool
 }
 
-// heldGoal is what the client may hold beyond the caller's buffers.
-const heldGoal = 64 << 20
-
 // Goals compares results with what this project sets out to reach.
 func Goals(f *results.File) []Goal {
 	tcp, shared, python := f.Transfer.TCP, f.Transfer.SharedMemory, f.Peer.PythonClient
 	held := max(tcp.HeldBytes, shared.HeldBytes)
 	return []Goal{
-		atLeast("TCP reload, of the Python client's", 1.3, tcp.ReloadMBs, python.ReloadMBs),
-		atLeast("TCP publish, of the Python client's", 1.5, tcp.PublishMBs, python.PublishMBs),
-		atLeast("TCP reload, of one loopback stream", 0.8, tcp.ReloadMBs, f.Limit.LoopbackTCPMBs),
-		atLeast("TCP publish, of one loopback stream", 0.8, tcp.PublishMBs, f.Limit.LoopbackTCPMBs),
-		atLeast("shared-memory reload, of the Python client's over TCP", 3, shared.ReloadMBs, python.ReloadMBs),
-		atLeast("shared-memory publish, of the Python client's over TCP", 3, shared.PublishMBs, python.PublishMBs),
+		atLeast("TCP reload, of the Python client's", results.GoalTCPReload, tcp.ReloadMBs, python.ReloadMBs),
+		atLeast("TCP publish, of the Python client's", results.GoalTCPPublish, tcp.PublishMBs, python.PublishMBs),
+		atLeast("TCP reload, of one loopback stream", results.GoalOfLoopback, tcp.ReloadMBs, f.Limit.LoopbackTCPMBs),
+		atLeast("TCP publish, of one loopback stream", results.GoalOfLoopback, tcp.PublishMBs, f.Limit.LoopbackTCPMBs),
+		atLeast("shared-memory reload, of the Python client's over TCP", results.GoalSharedMemory, shared.ReloadMBs, python.ReloadMBs),
+		atLeast("shared-memory publish, of the Python client's over TCP", results.GoalSharedMemory, shared.PublishMBs, python.PublishMBs),
 		{
 			Name:     "memory held beyond the caller's buffers",
-			Want:     fmt.Sprintf("< %d MiB", heldGoal>>20),
+			Want:     fmt.Sprintf("< %d MiB", results.GoalHeldBytes>>20),
 			Measured: fmt.Sprintf("%.1f MiB", float64(held)/(1<<20)),
-			Met:      held > 0 && held < heldGoal,
+			Met:      held > 0 && held < results.GoalHeldBytes,
 		},
 	}
 }

@@ -1,6 +1,11 @@
 package report
 
-import "math"
+import (
+	"fmt"
+	"math"
+
+	"ollamoon/internal/results"
+)
 
 // A goal is a speed or a size that the project means to reach, beside what this
 // run did.
@@ -35,14 +40,14 @@ func (v values) goals() ([]goal, error) {
 	const tcp, shared, reload, publish = "transfer.tcp.", "transfer.shared_memory.", "reload_mb_s", "publish_mb_s"
 	const python, stream, memory = "Against the Python client over TCP", "Of one loopback TCP stream", "Memory held beyond the caller’s buffers"
 	all := []goal{
-		{Group: python, Name: "Reload over TCP", Expr: tcp + reload + overPython + reload, Format: "ratio", Bound: 1.3, Target: "at least 1.3×"},
-		{Group: python, Name: "Publish over TCP", Expr: tcp + publish + overPython + publish, Format: "ratio", Bound: 1.5, Target: "at least 1.5×"},
-		{Group: python, Name: "Reload by shared memory", Expr: shared + reload + overPython + reload, Format: "ratio", Bound: 3, Target: "at least 3×", Why: ownerCopy, Beside: shared + reload + ofMemcpy},
-		{Group: python, Name: "Publish by shared memory", Expr: shared + publish + overPython + publish, Format: "ratio", Bound: 3, Target: "at least 3×", Why: ownerCopy, Beside: shared + publish + ofMemcpy},
-		{Group: stream, Name: "Reload over TCP", Expr: tcp + reload + ofLoopback, Format: "percent", Bound: 0.8, Target: "at least 80 %", Why: ownerThread},
-		{Group: stream, Name: "Publish over TCP", Expr: tcp + publish + ofLoopback, Format: "percent", Bound: 0.8, Target: "at least 80 %", Why: ownerThread},
-		{Group: memory, Name: "Over TCP", Expr: tcp + "held_bytes", Format: "held", Bound: 64 << 20, AtMost: true, Target: "under 64 MiB"},
-		{Group: memory, Name: "By shared memory", Expr: shared + "held_bytes", Format: "held", Bound: 64 << 20, AtMost: true, Target: "under 64 MiB"},
+		{Group: python, Name: "Reload over TCP", Expr: tcp + reload + overPython + reload, Format: "ratio", Bound: results.GoalTCPReload},
+		{Group: python, Name: "Publish over TCP", Expr: tcp + publish + overPython + publish, Format: "ratio", Bound: results.GoalTCPPublish},
+		{Group: python, Name: "Reload by shared memory", Expr: shared + reload + overPython + reload, Format: "ratio", Bound: results.GoalSharedMemory, Why: ownerCopy, Beside: shared + reload + ofMemcpy},
+		{Group: python, Name: "Publish by shared memory", Expr: shared + publish + overPython + publish, Format: "ratio", Bound: results.GoalSharedMemory, Why: ownerCopy, Beside: shared + publish + ofMemcpy},
+		{Group: stream, Name: "Reload over TCP", Expr: tcp + reload + ofLoopback, Format: "percent", Bound: results.GoalOfLoopback, Why: ownerThread},
+		{Group: stream, Name: "Publish over TCP", Expr: tcp + publish + ofLoopback, Format: "percent", Bound: results.GoalOfLoopback, Why: ownerThread},
+		{Group: memory, Name: "Over TCP", Expr: tcp + "held_bytes", Format: "held", Bound: results.GoalHeldBytes, AtMost: true},
+		{Group: memory, Name: "By shared memory", Expr: shared + "held_bytes", Format: "held", Bound: results.GoalHeldBytes, AtMost: true},
 	}
 	for i := range all {
 		if err := v.judge(&all[i]); err != nil {
@@ -53,6 +58,7 @@ func (v values) goals() ([]goal, error) {
 }
 
 func (v values) judge(g *goal) error {
+	g.Target = target(g.Format, g.Bound)
 	value, err := v.eval(g.Expr)
 	if err != nil {
 		return err
@@ -75,6 +81,17 @@ func (v values) judge(g *goal) error {
 		g.Verdict = "missed"
 	}
 	return nil
+}
+
+// target is a bound in words.
+func target(format string, bound float64) string {
+	switch format {
+	case "held":
+		return fmt.Sprintf("under %.0f MiB", bound/(1<<20))
+	case "percent":
+		return fmt.Sprintf("at least %.0f %%", 100*bound)
+	}
+	return fmt.Sprintf("at least %g×", bound)
 }
 
 // count returns how many goals have a verdict.
