@@ -3,6 +3,8 @@ package worker
 import (
 	"bytes"
 	"fmt"
+	"os"
+	"slices"
 	"testing"
 )
 
@@ -10,70 +12,82 @@ import (
 // primed with the same whole pages: the five likeliest of each of 16 greedy
 // tokens. At a full hit one token is still evaluated.
 func TestReuseEqualsAPrimedSlot(t *testing.T) {
-	for _, c := range []struct {
-		name string
-		args []string
-	}{
-		{"f16, one slot", []string{"-c", "2304", "-np", "1"}},
-		{"q8_0, one slot", []string{"-c", "2304", "-np", "1", "-fa", "on", "-ctk", "q8_0", "-ctv", "q8_0"}},
-		{"f16, four slots", []string{"-c", "9216", "-np", "4", "-no-kvu"}},
-		{"f16, four slots, unified", []string{"-c", "2304", "-np", "4", "-kvu"}},
-		{"q8_0, four slots", []string{"-c", "9216", "-np", "4", "-no-kvu", "-fa", "on", "-ctk", "q8_0", "-ctv", "q8_0"}},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			s := newStore(t)
-			publisher := start(t, s, nil, c.args...)
-			prompt := publisher.tokens("w", 2048)
-			publisher.ask(greedy(prompt))
-			published := publisher.worker.share.Load().connector.Stats().PagesPublished
-			if published != 7 {
-				t.Fatalf("%d pages published, want 7", published)
-			}
-			publisher.engine.Stop(0) // two engines at a time
-			reader, primed := start(t, s, nil, c.args...), start(t, nil, nil, c.args...)
-			primed.prime(prompt, 256, 512, 1792)
-			for _, n := range []int{255, 256, 257, 511, 512, 513, 1793, 2048} {
-				pages := (n - 1) / PageTokens
-				limit := primed.primed(pages * PageTokens).ask(withSlotZero(greedy(prompt[:n])))
-				got := reader.fresh(0).ask(greedy(prompt[:n]))
-				if got.Timings.CacheTokens != pages*PageTokens || got.Timings.PromptTokens != n-pages*PageTokens {
-					t.Errorf("%d tokens: %+v, want %d whole pages", n, got.Timings, pages)
-				}
-				if limit.Timings.CacheTokens != got.Timings.CacheTokens {
-					t.Errorf("%d tokens: the primed slot reuses %d", n, limit.Timings.CacheTokens)
-				}
-				if len(got.Probabilities) < 1000 || !bytes.Equal(got.Probabilities, limit.Probabilities) {
-					t.Errorf("%d tokens: other probabilities than on a primed slot:\n%s\n%s", n, got.Probabilities, limit.Probabilities)
-				}
-			}
-		})
+	lengths := []int{255, 256, 257, 511, 512, 513, 1793, 2048}
+	q8 := []string{"-fa", "on", "-ctk", "q8_0", "-ctv", "q8_0"}
+	cases := []primedCase{
+		{"f16, one slot", lengths, []string{"-c", "2304", "-np", "1"}},
+		{"q8_0, one slot", lengths, append([]string{"-c", "2304", "-np", "1"}, q8...)},
+		{"f16, four slots", lengths, []string{"-c", "9216", "-np", "4", "-no-kvu"}},
+		{"f16, four slots, unified", lengths, []string{"-c", "2304", "-np", "4", "-kvu"}},
+	}
+	if os.Getenv("OLLAMOON_FULL") == "1" {
+		cases = append(
+			cases,
+			primedCase{"q8_0, four slots", lengths, append([]string{"-c", "9216", "-np", "4", "-no-kvu"}, q8...)},
+			primedCase{"f16, 7,937 tokens", []int{7937, 8000}, []string{"-c", "8192", "-np", "1"}},
+		)
+	}
+	for _, c := range cases {
+		t.Run(c.name, c.run)
 	}
 }
 
-// prime computes prefixes of a prompt in slot 0 and lets the engine itself save
-// each.
-func (r *running) prime(prompt []int32, lengths ...int) {
-	r.t.Helper()
-	for _, n := range lengths {
-		if _, err := r.engine.Prefill(r.t.Context(), 0, prompt[:n]); err != nil {
-			r.t.Fatal(err)
+// A primedCase is an engine's configuration and lengths of prompts.
+type primedCase struct {
+	name    string
+	lengths []int
+	args    []string
+}
+
+func (c primedCase) run(t *testing.T) {
+	s := newStore(t)
+	publisher := start(t, s, nil, c.args...)
+	longest := slices.Max(c.lengths)
+	prompt := publisher.tokens("w", longest)
+	publisher.ask(greedy(prompt))
+	published := publisher.worker.share.Load().connector.Stats().PagesPublished
+	if published != int64(boundary(longest)/PageTokens) {
+		t.Fatalf("%d pages published, want %d", published, boundary(longest)/PageTokens)
+	}
+	publisher.engine.Stop(0) // two engines at a time
+	reader, primed := start(t, s, nil, c.args...), start(t, nil, nil, c.args...)
+	for _, n := range c.lengths {
+		pages := min((n-1)/PageTokens, int(published))
+		limit := primed.primed(prompt[:pages*PageTokens]).ask(withSlotZero(greedy(prompt[:n])))
+		got := reader.fresh(0).ask(greedy(prompt[:n]))
+		if got.Timings.CacheTokens != pages*PageTokens || got.Timings.PromptTokens != n-pages*PageTokens {
+			t.Errorf("%d tokens: %+v, want %d whole pages", n, got.Timings, pages)
 		}
-		if _, err := r.engine.Save(r.t.Context(), 0, primedName(n), n); err != nil {
-			r.t.Fatal(err)
+		if limit.Timings.CacheTokens != got.Timings.CacheTokens {
+			t.Errorf("%d tokens: the primed slot reuses %d", n, limit.Timings.CacheTokens)
+		}
+		if len(got.Probabilities) < 1000 || !bytes.Equal(got.Probabilities, limit.Probabilities) {
+			t.Errorf("%d tokens: other probabilities than on a primed slot:\n%s\n%s", n, got.Probabilities, limit.Probabilities)
 		}
 	}
 }
 
-func primedName(n int) string { return fmt.Sprintf("primed-%d", n) }
-
-// primed fills slot 0 with a prefix that prime has computed, or with nothing.
-func (r *running) primed(n int) *running {
+// primed fills slot 0 with a prompt that the engine itself has computed, and
+// saved and restored where it has been asked for it before.
+func (r *running) primed(prompt []int32) *running {
 	r.t.Helper()
-	err := r.engine.Erase(r.t.Context(), 0)
-	if n > 0 && err == nil {
-		err = r.engine.Restore(r.t.Context(), 0, primedName(n), n)
+	if len(prompt) == 0 {
+		if err := r.engine.Erase(r.t.Context(), 0); err != nil {
+			r.t.Fatal(err)
+		}
+		return r
 	}
-	if err != nil {
+	name := fmt.Sprintf("primed-%d", len(prompt))
+	if r.engine.Restore(r.t.Context(), 0, name, len(prompt)) == nil {
+		return r
+	}
+	if err := r.engine.Erase(r.t.Context(), 0); err != nil {
+		r.t.Fatal(err)
+	}
+	if _, err := r.engine.Prefill(r.t.Context(), 0, prompt); err != nil {
+		r.t.Fatal(err)
+	}
+	if _, err := r.engine.Save(r.t.Context(), 0, name, len(prompt)); err != nil {
 		r.t.Fatal(err)
 	}
 	return r
