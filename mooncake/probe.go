@@ -20,11 +20,15 @@ type probe struct {
 	whole  bool // put, to its end
 }
 
-// newProbe puts a probe. No data is written, as one byte of any value will do.
+// newProbe puts a probe, which is the last to be evicted and gets a lease besides.
+// No data is written, as one byte of any value will do.
 func (s *sharedMemory) newProbe(ctx context.Context) (*probe, error) {
 	id := newWriterID()
 	p := &probe{client: s.client, id: id, key: fmt.Sprintf("ollamoon/probe/%016x%016x", id[0], id[1])}
 	err := p.put(ctx)
+	if err == nil {
+		_, err = ask(ctx, s.client.master, exist([]string{p.key}, s.client.config.Tenant))
+	}
 	if err != nil {
 		p.remove(ctx)
 		return nil, fmt.Errorf("putting a probe: %w", err)
@@ -34,7 +38,7 @@ func (s *sharedMemory) newProbe(ctx context.Context) (*probe, error) {
 
 func (p *probe) put(ctx context.Context) error {
 	m, tenant, keys := p.client.master, p.client.config.Tenant, []string{p.key}
-	started, err := ask(ctx, m, putStart(p.id, keys, []uint64{1}, &ReplicateConfig{}, tenant))
+	started, err := ask(ctx, m, putStart(p.id, keys, []uint64{1}, &ReplicateConfig{SoftPin: true}, tenant))
 	if err != nil {
 		return err
 	}
@@ -60,8 +64,11 @@ func (p *probe) find(ctx context.Context, session *shm.Session) error {
 	if err != nil {
 		return err
 	}
-	if code := results[0].Code; code != 0 {
-		return fmt.Errorf("%w: %w", errOtherStore, codeError(int32(code)))
+	switch err := codeError(int32(results[0].Code)); {
+	case errors.Is(err, ErrNotFound):
+		return fmt.Errorf("%w: %w", errOtherStore, err)
+	case err != nil:
+		return fmt.Errorf("reading a probe: %w", err)
 	}
 	return nil
 }

@@ -149,6 +149,8 @@ func (s *Store) BatchPut(ctx context.Context, items []store.Item) []error {
 	}
 	defer end()
 	errs := make([]error, len(items))
+	s.touch(items) // what is there must not make room for the rest of its batch
+	defer s.touch(items)
 	room := s.budget
 	for i, item := range items {
 		if errs[i] = store.CheckItem(item); errs[i] != nil {
@@ -161,12 +163,17 @@ func (s *Store) BatchPut(ctx context.Context, items []store.Item) []error {
 		room -= int64(len(item.Bytes))
 		errs[i] = s.put(item, room >= 0)
 	}
+	return errs
+}
+
+// touch makes the objects of a batch the latest used ones, the first item's above
+// all.
+func (s *Store) touch(items []store.Item) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := len(items) - 1; i >= 0; i-- {
 		s.find(items[i].Key)
 	}
-	return errs
 }
 
 // put stores one object, if it fits into the budget beside those of its batch.

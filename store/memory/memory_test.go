@@ -161,3 +161,26 @@ func BenchmarkGet(b *testing.B) {
 		}
 	}
 }
+
+// A page that is there already stays while the rest of its batch makes room.
+func TestABatchKeepsItsOwn(t *testing.T) {
+	s, err := New(30)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close() //nolint:errcheck // nothing depends on it
+	item := func(key string) store.Item { return store.Item{Key: key, Bytes: make([]byte, 10)} }
+	for _, key := range []string{"a", "x", "y"} {
+		if err := s.BatchPut(t.Context(), []store.Item{item(key)})[0]; err != nil {
+			t.Fatal(err)
+		}
+	}
+	errs := s.BatchPut(t.Context(), []store.Item{item("a"), item("b")})
+	if !errors.Is(errs[0], store.ErrExists) || errs[1] != nil {
+		t.Errorf("put: %v", errs)
+	}
+	there, err := s.BatchExist(t.Context(), []string{"a", "b", "x", "y"})
+	if want := []bool{true, true, false, true}; err != nil || !slices.Equal(there, want) {
+		t.Errorf("there: %v, %v; want %v", there, err, want)
+	}
+}
