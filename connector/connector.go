@@ -83,10 +83,22 @@ type Match struct {
 // could be learnt of any page; a page that could not be had ends the run
 // without an error, and Match.Stopped says why.
 func (c *Connector) LoadCachedPrefix(ctx context.Context, tokens []int32, buffers [][]byte) (Match, error) {
+	for i, b := range buffers {
+		if len(b) != c.ObjectBytes() {
+			return Match{}, c.bufferError(i, b)
+		}
+	}
+	return c.Load(ctx, tokens, len(buffers), func(run int) ([][]byte, error) { return buffers[:run], nil })
+}
+
+// Load is LoadCachedPrefix with buffers that are made when it is known how many
+// are needed: buffers is called at most once, with the length of the run of pages
+// that the store says it has, at most the given number.
+func (c *Connector) Load(ctx context.Context, tokens []int32, most int, buffers func(run int) ([][]byte, error)) (Match, error) {
 	if !c.config.Role.Loads() {
 		return Match{}, fmt.Errorf("loading a prefix as %s: %w", c.config.Role, ErrRole)
 	}
-	pages, keys, err := c.pages(tokens, buffers, false)
+	pages, keys, err := c.pages(tokens, most)
 	if err != nil || len(pages) == 0 {
 		return Match{}, err
 	}
@@ -95,7 +107,14 @@ func (c *Connector) LoadCachedPrefix(ctx context.Context, tokens []int32, buffer
 		return Match{}, fmt.Errorf("looking up %d pages: %w", len(keys), err)
 	}
 	run := prefix.Run(present)
-	failed := c.load(ctx, pages[:run], keys[:run], buffers)
+	var failed []error
+	if run > 0 {
+		into, err := buffers(run)
+		if err != nil {
+			return Match{}, fmt.Errorf("loading %d pages: %w", run, err)
+		}
+		failed = c.load(ctx, pages[:run], keys[:run], into)
+	}
 	match := Match{Pages: run}
 	switch i := firstError(failed); {
 	case i < run:
@@ -121,7 +140,12 @@ func (c *Connector) StoreComputedPrefix(ctx context.Context, tokens []int32, buf
 	if !c.config.Role.Publishes() {
 		return 0, fmt.Errorf("publishing a prefix as %s: %w", c.config.Role, ErrRole)
 	}
-	pages, keys, err := c.pages(tokens, buffers, true)
+	for i, b := range buffers {
+		if b != nil && len(b) != c.ObjectBytes() {
+			return 0, c.bufferError(i, b)
+		}
+	}
+	pages, keys, err := c.pages(tokens, len(buffers))
 	if err != nil || len(pages) == 0 {
 		return 0, err
 	}
@@ -156,15 +180,10 @@ func (c *Connector) StoreComputedPrefix(ctx context.Context, tokens []int32, buf
 	return stored, failure
 }
 
-// pages returns the full pages of a prompt that have a buffer, with the keys of
-// their objects. Nil buffers pass only where gaps may be.
-func (c *Connector) pages(tokens []int32, buffers [][]byte, gaps bool) ([]prefix.Page, []string, error) {
-	keep := min(len(tokens)/c.config.Keys.PageTokens, len(buffers))
-	for i, b := range buffers[:keep] {
-		if len(b) != c.ObjectBytes() && (b != nil || !gaps) {
-			return nil, nil, fmt.Errorf("%w: page %d has %d bytes, an object has %d", ErrBuffer, i, len(b), c.ObjectBytes())
-		}
-	}
+// pages returns the full pages of a prompt, at most so many, with the keys of
+// their objects.
+func (c *Connector) pages(tokens []int32, most int) ([]prefix.Page, []string, error) {
+	keep := min(len(tokens)/c.config.Keys.PageTokens, most)
 	pages, err := c.config.Keys.Pages(tokens[:keep*c.config.Keys.PageTokens])
 	if err != nil {
 		return nil, nil, err
@@ -174,6 +193,10 @@ func (c *Connector) pages(tokens []int32, buffers [][]byte, gaps bool) ([]prefix
 		keys[i] = c.config.Section.Key(p.Key)
 	}
 	return pages, keys, nil
+}
+
+func (c *Connector) bufferError(page int, b []byte) error {
+	return fmt.Errorf("%w: page %d has %d bytes, an object has %d", ErrBuffer, page, len(b), c.ObjectBytes())
 }
 
 // load reads pages into buffers and returns what failed for each. Seals are

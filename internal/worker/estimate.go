@@ -11,8 +11,13 @@ type estimates struct {
 	mu struct {
 		sync.Mutex
 		load, compute rate
+		refused       int // loads in a row that were not worth it
 	}
 }
+
+// retryAfter is how many loads in a row are refused before one is tried all the
+// same: what made the last one slow may have passed.
+const retryAfter = 16
 
 // A rate is a moving average of time per unit; a zero rate has seen nothing.
 type rate struct {
@@ -66,7 +71,15 @@ func (e *estimates) worth(pages, tokensSaved int) bool {
 	if !e.mu.load.seen || !e.mu.compute.seen {
 		return true
 	}
-	return e.mu.load.perUnit*time.Duration(pages) < e.mu.compute.perUnit*time.Duration(tokensSaved)
+	if e.mu.load.perUnit*time.Duration(pages) >= e.mu.compute.perUnit*time.Duration(tokensSaved) && e.mu.refused < retryAfter {
+		e.mu.refused++
+		return false
+	}
+	if e.mu.refused == retryAfter {
+		e.mu.load.seen = false // what is observed next counts alone
+	}
+	e.mu.refused = 0
+	return true
 }
 
 // rates returns the present estimates: of a page's load and a token's

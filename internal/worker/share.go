@@ -43,6 +43,9 @@ func (s *sharer) drop(ctx context.Context, e *engine.Client, held *slot) error {
 	return nil
 }
 
+// errNotWorth: what the store has is not worth loading.
+var errNotWorth = errors.New("worker: not worth loading")
+
 // load brings a slot as much of a prompt as the store has and is worth loading.
 // It returns how many tokens the engine will reuse.
 func (w *Worker) load(ctx context.Context, s *sharer, held *slot, tokens []int32, took *breakdown) (int, error) {
@@ -52,17 +55,25 @@ func (w *Worker) load(ctx context.Context, s *sharer, held *slot, tokens []int32
 		return live, nil
 	}
 	begin := time.Now()
-	buffers, free, err := s.buffers(pages)
-	if err != nil {
-		return live, err
-	}
-	defer free()
+	var buffers [][]byte
+	free := func() {}
+	defer func() { free() }()
 	before := took.lookup
 	storeCtx, cancel := s.within(took.noting(ctx))
-	match, err := s.connector.LoadCachedPrefix(storeCtx, tokens, buffers)
+	match, err := s.connector.Load(storeCtx, tokens, pages, func(run int) ([][]byte, error) {
+		if !s.estimates.worth(run, run*PageTokens-live) {
+			return nil, errNotWorth
+		}
+		var err error
+		buffers, free, err = s.buffers(run)
+		return buffers, err
+	})
 	cancel()
 	loaded := time.Now()
 	took.load += loaded.Sub(begin) - (took.lookup - before)
+	if errors.Is(err, errNotWorth) {
+		return live, nil
+	}
 	if err != nil || match.Tokens <= live {
 		return live, err
 	}

@@ -175,7 +175,7 @@ func (s *sharer) buffers(n int) ([][]byte, func(), error) {
 		b, err := s.Store.Alloc(s.connector.ObjectBytes())
 		if err != nil {
 			free()
-			return nil, nil, fmt.Errorf("allocating %d pages: %w", n, err)
+			return nil, func() {}, fmt.Errorf("allocating %d pages: %w", n, err)
 		}
 		held = append(held, b)
 		pages[i] = b.Bytes()
