@@ -154,15 +154,15 @@ func (c *Connector) StoreComputedPrefix(ctx context.Context, tokens []int32, buf
 		return 0, fmt.Errorf("looking up %d pages: %w", len(keys), err)
 	}
 	var missing []store.Item
+	var seals sync.WaitGroup
 	for i, there := range present {
 		if there || buffers[i] == nil {
 			continue
 		}
-		if err := c.seal(buffers[i], pages[i]); err != nil {
-			return 0, err
-		}
 		missing = append(missing, store.Item{Key: keys[i], Bytes: buffers[i]})
+		seals.Go(func() { c.seal(buffers[i], pages[i]) })
 	}
+	seals.Wait()
 	if len(missing) == 0 {
 		return 0, nil
 	}
@@ -255,11 +255,14 @@ func (c *Connector) bad(err error) bool {
 	return c.config.Sealer != nil && (errors.Is(err, page.ErrSeal) || errors.Is(err, store.ErrLength))
 }
 
-func (c *Connector) seal(buffer []byte, p prefix.Page) error {
+// seal seals a page whose buffer has the size of an object.
+func (c *Connector) seal(buffer []byte, p prefix.Page) {
 	if c.config.Sealer == nil {
-		return nil
+		return
 	}
-	return c.config.Sealer.Seal(buffer, page.ID{Hash: p.Hash, Section: c.config.Section})
+	if err := c.config.Sealer.Seal(buffer, page.ID{Hash: p.Hash, Section: c.config.Section}); err != nil {
+		panic(err) // there is room: the size was checked
+	}
 }
 
 func (c *Connector) open(buffer []byte, p prefix.Page) error {

@@ -38,7 +38,7 @@ func TestRoundTrip(t *testing.T) {
 		if want := (PlaneStats{n, total, n, total}); stats.TCP != want {
 			t.Errorf("stats %+v, want %+v", stats.TCP, want)
 		}
-		if stats.MasterConnections != 1 || stats.OwnerConnections > 2 {
+		if stats.MasterConnections != 1 || stats.OwnerConnections > 4 {
 			t.Errorf("%d connections to the master, %d to the owner", stats.MasterConnections, stats.OwnerConnections)
 		}
 	})

@@ -42,7 +42,8 @@ type Config struct {
 	CallTimeout time.Duration
 	// StallTimeout is how long a transfer may move no byte. 0 is 5 s.
 	StallTimeout time.Duration
-	// Connections is how many connections an owner gets at most. 0 is 2.
+	// Connections is how many connections an owner gets at most. 0 is 4: an owner
+	// serves all of them on one thread, which several keep busy.
 	Connections int
 
 	// Logger gets what no error reports: fallbacks and leftovers. nil discards.
@@ -121,7 +122,7 @@ func (c Config) withDefaults() (Config, error) {
 		c.StallTimeout = 5 * time.Second
 	}
 	if c.Connections <= 0 {
-		c.Connections = 2
+		c.Connections = 4
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
