@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"strings"
+	"slices"
 	"testing"
 	"time"
 
@@ -13,7 +13,6 @@ import (
 	"ollamoon/mooncake/rpc"
 	"ollamoon/mooncake/transfer"
 	"ollamoon/page"
-	"ollamoon/store"
 )
 
 // A vandal does to a soak's store what a store must not do, and what anyone who
@@ -42,23 +41,7 @@ func (s *soak) harm(ctx context.Context, t *testing.T) {
 	}
 	defer v.pool.Close()
 	defer func() { _ = v.raw.conn.Close() }()
-	deeds := []struct {
-		name string
-		do   func(context.Context, string) error
-	}{
-		{"removed by force", func(ctx context.Context, key string) error { return v.remove(ctx, key, true) }},
-		{"removed", func(ctx context.Context, key string) error { return v.remove(ctx, key, false) }},
-		{"bits flipped", v.flip},
-		{"overwritten by an old descriptor", v.overwrite},
-		{"replaced by noise", func(ctx context.Context, key string) error {
-			return replace(ctx, v.client, key, v.noise(soakPageBytes+page.TrailerBytes))
-		}},
-		{"replaced by another page", v.swap},
-		{"replaced by another length", func(ctx context.Context, key string) error {
-			return replace(ctx, v.client, key, v.noise(soakPageBytes+page.TrailerBytes-1+2*v.r.IntN(2)))
-		}},
-		{"put without data", v.dataless},
-	}
+	deeds := v.deeds()
 	for ctx.Err() == nil {
 		deed := deeds[v.r.IntN(len(deeds))]
 		call, cancel := context.WithTimeout(ctx, soakCall)
@@ -70,6 +53,29 @@ func (s *soak) harm(ctx context.Context, t *testing.T) {
 			s.mu.Unlock()
 		}
 		pause(ctx, 4*time.Millisecond)
+	}
+}
+
+// A deed is one kind of harm, to the object of a key.
+type deed struct {
+	name string
+	do   func(ctx context.Context, key string) error
+}
+
+func (v *vandal) deeds() []deed {
+	return []deed{
+		{"removed by force", v.remove},
+		{"removed", func(ctx context.Context, _ string) error { return v.removeUnleased(ctx) }},
+		{"bits flipped", v.flip},
+		{"overwritten by an old descriptor", v.overwrite},
+		{"replaced by noise", func(ctx context.Context, key string) error {
+			return replace(ctx, v.client, key, v.noise(soakPageBytes+page.TrailerBytes))
+		}},
+		{"replaced by another page", v.swap},
+		{"replaced by another length", func(ctx context.Context, key string) error {
+			return replace(ctx, v.client, key, v.noise(soakPageBytes+page.TrailerBytes-1+2*v.r.IntN(2)))
+		}},
+		{"put without data", v.dataless},
 	}
 }
 
@@ -85,8 +91,21 @@ func (v *vandal) noise(n int) []byte {
 	return b
 }
 
-func (v *vandal) remove(ctx context.Context, key string, force bool) error {
-	return v.client.BatchRemove(ctx, []string{key}, force)[0]
+func (v *vandal) remove(ctx context.Context, key string) error {
+	return v.client.BatchRemove(ctx, []string{key}, true)[0]
+}
+
+// removeUnleased removes those of some objects that nobody has asked for in a
+// while, which are few.
+func (v *vandal) removeUnleased(ctx context.Context) error {
+	keys := make([]string, 16)
+	for i := range keys {
+		keys[i] = v.key()
+	}
+	if errs := v.client.BatchRemove(ctx, keys, false); !slices.Contains(errs, nil) {
+		return errNothing
+	}
+	return nil
 }
 
 // where returns an object's place, and keeps it for later.
@@ -147,7 +166,7 @@ func (v *vandal) swap(ctx context.Context, key string) error {
 
 // dataless ends a put that wrote nothing.
 func (v *vandal) dataless(ctx context.Context, key string) error {
-	if err := v.remove(ctx, key, true); err != nil && !errors.Is(err, mooncake.ErrNotFound) {
+	if err := v.remove(ctx, key); err != nil && !errors.Is(err, mooncake.ErrNotFound) {
 		return err
 	}
 	return errors.Join(v.raw.start(ctx, key, soakPageBytes+page.TrailerBytes), v.raw.end(ctx, key))
@@ -162,7 +181,7 @@ func (s *soak) restart(ctx context.Context, t *testing.T) {
 			start func(context.Context) error
 			count func()
 		}{
-			{s.cluster.KillMaster, s.cluster.StartMaster, func() { s.masters.Add(1) }},
+			{s.killMaster(t), s.cluster.StartMaster, func() { s.masters.Add(1) }},
 			{s.cluster.KillOwner, s.cluster.StartOwner, func() { s.owners.Add(1) }},
 		} {
 			pause(ctx, 3*time.Second)
@@ -183,6 +202,14 @@ func (s *soak) restart(ctx context.Context, t *testing.T) {
 	}
 }
 
+// killMaster returns what kills the master when that has told how much it evicted.
+func (s *soak) killMaster(t *testing.T) func() {
+	return func() {
+		s.countEvicted(t.Context(), t)
+		s.cluster.KillMaster()
+	}
+}
+
 // recovered fails the test unless workers that lived through it all share pages
 // again.
 func (s *soak) recovered(t *testing.T, workers map[string]*worker) {
@@ -197,56 +224,5 @@ func (s *soak) recovered(t *testing.T, workers map[string]*worker) {
 			match, err := w.load(within(t), t, p)
 			return err == nil && match.Pages == soakPages
 		})
-	}
-}
-
-// retire keeps a worker's counts.
-func (s *soak) retire(w *worker) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.mu.stats = append(s.mu.stats, w.Stats())
-}
-
-// judge logs what happened and fails the test if that was too little, or wrong.
-func (s *soak) judge(t *testing.T) {
-	t.Helper()
-	rejected := map[string]int64{}
-	var hit, discarded, failures int64
-	for _, stats := range s.mu.stats {
-		for reason, n := range stats.Rejected {
-			rejected[reason] += n
-		}
-		hit += stats.PagesHit
-		discarded += stats.PagesDiscarded
-		failures += stats.DiscardFailures
-	}
-	var text strings.Builder
-	fmt.Fprintf(&text, "%d loads accepted %d pages and missed %d; %d were stored; %d clients came and went\n",
-		s.loads.Load(), s.accepted.Load(), s.missed.Load(), s.stored.Load(), s.sessions.Load())
-	fmt.Fprintf(&text, "accepted with wrong bytes %d, changed afterwards %d\n", s.wrong.Load(), s.late.Load())
-	fmt.Fprintf(&text, "rejected %v, discarded %d, discards failed %d\n", rejected, discarded, failures)
-	fmt.Fprintf(&text, "outcomes %v\n", s.mu.outcomes)
-	fmt.Fprintf(&text, "master restarted %d times, owner %d times; damage %v\n", s.masters.Load(), s.owners.Load(), s.mu.damage)
-	fmt.Fprintf(&text, "slowest call %v", time.Duration(s.slowest.Load()).Round(time.Millisecond))
-	t.Log(text.String())
-	if s.wrong.Load() != 0 || s.late.Load() != 0 {
-		t.Error("wrong bytes were accepted")
-	}
-	if s.accepted.Load() < soakAccepted || hit != s.accepted.Load() {
-		t.Errorf("%d pages were accepted, want %d; %d were counted as hit", s.accepted.Load(), soakAccepted, hit)
-	}
-	if s.masters.Load() < 2 || s.owners.Load() < 2 {
-		t.Error("there were too few restarts")
-	}
-	for _, reason := range []string{"sum", "foreign", "length"} {
-		if rejected[reason] == 0 {
-			t.Errorf("nothing was rejected as %s: the soak does not reach that", reason)
-		}
-	}
-	if s.mu.outcomes["loading: "+store.ErrNotFound.Error()] == 0 || s.mu.outcomes["looking up: "+store.ErrUnavailable.Error()] == 0 {
-		t.Error("nothing was missing, or never unavailable")
-	}
-	if slowest := time.Duration(s.slowest.Load()); slowest > soakCall {
-		t.Errorf("a call took %v", slowest)
 	}
 }

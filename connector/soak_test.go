@@ -40,6 +40,7 @@ type soak struct {
 	slowest     atomic.Int64 // of all calls, in nanoseconds
 	masters     atomic.Int64 // restarts
 	owners      atomic.Int64
+	evicted     atomic.Int64 // objects, as far as masters told before they were killed
 
 	mu struct {
 		sync.Mutex
@@ -90,6 +91,7 @@ func soaked(t *testing.T, release string, length time.Duration, accepted int64) 
 	stop()
 	all.Wait()
 	s.recovered(t, lasting)
+	s.countEvicted(t.Context(), t)
 	s.judge(t)
 }
 
