@@ -264,3 +264,18 @@ func TestSchemaNamesUnits(t *testing.T) {
 	}
 	walk("", root)
 }
+
+// The results that the repository shows are those of a run, whole.
+func TestTheResultsShownAreValid(t *testing.T) {
+	data, err := os.ReadFile("../../demo/bench-results.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := Parse(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !f.Realistic.Verified || !f.Tiny.Verified || f.Engine == nil || !f.Engine.AnswersEqual {
+		t.Error("the run that is shown was not a good one")
+	}
+}
