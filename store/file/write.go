@@ -149,7 +149,8 @@ func (u *usage) link(t *temp, key string) error {
 		}
 	}
 	if err == nil {
-		return writeError(os.Remove(t.path))
+		_ = os.Remove(t.path) // the object is stored; what is left in tmp is swept
+		return nil
 	}
 	u.add(shard, -t.counts)
 	if errors.Is(err, fs.ErrExist) {
