@@ -45,9 +45,10 @@ func keepBindsOnLoopback() (stop func(), err error) {
 	go func() {
 		defer close(done)
 		answerBinds(listener)
+		_ = listener.Close() // else binds would wait for answers; now they fail
 	}()
 	return func() {
-		_ = listener.Close() // only an end that has come already
+		_ = listener.Close() // it may have been
 		<-done
 	}, nil
 }
@@ -76,7 +77,7 @@ func listenForBinds() (*os.File, error) {
 	return os.NewFile(fd, "seccomp listener"), nil
 }
 
-// answerBinds serves until the listener is closed.
+// answerBinds serves until the listener is closed or fails.
 func answerBinds(listener *os.File) {
 	raw, err := listener.SyscallConn()
 	if err != nil {
@@ -97,8 +98,11 @@ func answerBinds(listener *os.File) {
 		if err != nil {
 			return
 		}
-		if failed != nil { // the caller was killed in between
+		if errors.Is(failed, unix.ENOENT) || errors.Is(failed, unix.EINTR) { // the caller was killed in between
 			continue
+		}
+		if failed != nil {
+			return // and so it would the next time
 		}
 		a := answer{id: n.id, flags: unix.SECCOMP_USER_NOTIF_FLAG_CONTINUE}
 		if err := onLoopback(raw, &n); err != nil {
