@@ -127,6 +127,11 @@ func (w *Worker) prepare(ctx context.Context, held *slot, tokens []int32, took *
 // compute computes and publishes a prompt's pages and calls release when they
 // have been published.
 func (w *Worker) compute(ctx context.Context, held *slot, tokens []int32, release func()) correction {
+	if !w.publishing() {
+		release()
+		return correction{}
+	}
+	defer w.publishes.Done()
 	published := &sync.WaitGroup{}
 	fix, err := w.steps(ctx, held, tokens, published)
 	w.publishes.Go(func() {

@@ -71,6 +71,10 @@ type Worker struct {
 	share     atomic.Pointer[sharer] // nil when nothing is shared; changes only when no slot is in use
 	memory    remembered
 	publishes sync.WaitGroup
+	mu        struct {
+		sync.Mutex
+		closed bool // nothing more is begun to be published
+	}
 }
 
 // New returns a Worker.
@@ -87,8 +91,25 @@ func New(config Config) (*Worker, error) {
 	return w, nil
 }
 
-// Close waits for what is being published.
-func (w *Worker) Close() { w.publishes.Wait() }
+// Close waits for what is being published. What is asked for later, or goes on, is
+// answered still, and not published.
+func (w *Worker) Close() {
+	w.mu.Lock()
+	w.mu.closed = true
+	w.mu.Unlock()
+	w.publishes.Wait()
+}
+
+// publishing reports whether something may be published. It is counted in
+// publishes then.
+func (w *Worker) publishing() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.mu.closed {
+		w.publishes.Add(1)
+	}
+	return !w.mu.closed
+}
 
 // ServeHTTP serves completions by way of a slot and everything else by the
 // engine alone.
