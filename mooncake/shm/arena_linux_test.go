@@ -209,3 +209,59 @@ func TestDetach(t *testing.T) {
 		}
 	}
 }
+
+// When the system has no mappings left, a call is taken out of a retired arena
+// together with all others: what the process writes then reaches no call, and each
+// Buffer holds what it held.
+func TestLeave(t *testing.T) {
+	a := testArena(t, 4)
+	process, err := mapAgain(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	idle, taken, called := allocFrom(t, a, pageBytes), allocFrom(t, a, pageBytes), allocFrom(t, a, 2*pageBytes)
+	var calls []*pins
+	for _, b := range []*Buffer{taken, called} {
+		p, err := a.pin([]Item{{"k", b.Bytes()}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		calls = append(calls, p)
+	}
+	if err := calls[0].detach(false); err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range []*Buffer{idle, taken, called} {
+		copy(b.Bytes(), "before")
+	}
+	a.retire(ErrSessionLost)
+	a.mu.Lock()
+	err = a.leave()
+	a.mu.Unlock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	process[pageBytes], process[2*pageBytes], process[4*pageBytes-1] = 'X', 'X', 'X'
+	for i, b := range []*Buffer{idle, taken, called} {
+		if string(b.Bytes()[:6]) != "before" || b.Bytes()[len(b.Bytes())-1] != 0 {
+			t.Errorf("Buffer %d holds %q", i, b.Bytes()[:6])
+		}
+	}
+	called.Bytes()[1] = 'Y'
+	if process[2*pageBytes+1] == 'Y' {
+		t.Error("the process sees a Buffer that was taken from it")
+	}
+	if calls[1].shared(0) || len(runs(a.mu.private, extent{0, 4}, false)) > 0 {
+		t.Error("pages are shared still")
+	}
+	for _, p := range calls {
+		p.unpin()
+		p.unpin()
+	}
+	for _, b := range []*Buffer{idle, taken, called} {
+		b.Free()
+	}
+	if err := unmapAgain(process); err != nil {
+		t.Error(err)
+	}
+}

@@ -107,7 +107,11 @@ func (s *Session) ask(ctx context.Context, q question, items []Item) ([]Result, 
 		err = context.Cause(ctx)
 	}
 	if p.detach(!q.get) != nil {
-		<-done // what is left is to wait for the process
+		// What is left is to wait for the process, or for the end of the session,
+		// after which all of the arena can be taken back.
+		if a := <-done; a.err != nil {
+			_ = p.detach(!q.get) // nothing else can be done
+		}
 	}
 	return nil, err
 }

@@ -2,6 +2,7 @@ package shm
 
 import (
 	"fmt"
+	"sync/atomic"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -85,13 +86,12 @@ func (p *pins) shared(i int) bool {
 
 // detach takes the pages of items, of all if none is named, out of the arena on
 // this side, so that neither the process sees what happens to them nor is it seen
-// in them. With keep they hold what they held, else zeroes. It fails when the
-// system has no mappings left.
+// in them. With keep they hold what they held, else zeroes or anything. When the
+// system has no mappings left, it fails, unless the arena is retired.
 func (p *pins) detach(keep bool, items ...int) error {
 	a := p.arena
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.mu.loose++
 	if len(items) == 0 {
 		for i := range p.pages {
 			items = append(items, i)
@@ -105,11 +105,40 @@ func (p *pins) detach(keep bool, items ...int) error {
 			} else {
 				err = a.remap(run, -1, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 			}
+			if err != nil && a.mu.retired != nil {
+				return a.leave()
+			}
 			if err != nil {
 				return fmt.Errorf("taking pages out of the arena: %w", err)
 			}
 			fill(a.mu.private, run, true)
 		}
 	}
+	a.mu.loose++
+	return nil
+}
+
+// leave takes all pages out of a retired arena, as they are. That splits no
+// mapping, so it needs no more of them than there are. The caller holds mu.
+func (a *arena) leave() error {
+	all := extent{0, len(a.mu.private)}
+	for _, run := range runs(a.mu.private, all, false) {
+		if err := a.remap(run, a.fd, unix.MAP_PRIVATE); err != nil {
+			return fmt.Errorf("taking all pages out of the arena: %w", err)
+		}
+	}
+	// What the process writes to a page is seen until this side has written to it.
+	for _, b := range a.mu.buffers {
+		if b.pins == 0 {
+			continue
+		}
+		for _, run := range runs(a.mu.private, b.extent, false) {
+			for page := run.first; page < run.end(); page++ {
+				atomic.AddUint32((*uint32)(unsafe.Pointer(&a.mem[page*pageBytes])), 0) //nolint:gosec // within the arena
+			}
+		}
+	}
+	fill(a.mu.private, all, true)
+	a.mu.loose++
 	return nil
 }
