@@ -21,13 +21,15 @@ func repeat(n int, err error) []error {
 type task struct {
 	item *Item
 	err  *error
+	// begun: shared memory has failed at it, and may have got half way.
+	begun bool
 }
 
 // tasksOf returns a task for each item, and their outcomes.
 func tasksOf(items []Item) ([]task, []error) {
 	tasks, errs := make([]task, len(items)), make([]error, len(items))
 	for i := range items {
-		tasks[i] = task{&items[i], &errs[i]}
+		tasks[i] = task{item: &items[i], err: &errs[i]}
 	}
 	return tasks, errs
 }

@@ -17,7 +17,8 @@ import (
 // is when ctx ends, which then takes one call to the master longer.
 //
 // Through shared memory, a key that someone else begins to put at the same moment
-// counts as stored.
+// counts as stored. When that put breaks off, and TCP finds the key taken and no
+// object, that is ErrUnavailable.
 //
 // Nothing touches a buffer after the call.
 func (c *Client) BatchPut(ctx context.Context, items []Item) []error {
@@ -80,6 +81,7 @@ func (p *putting) window(ctx context.Context, tasks []task) int {
 		}
 		return 0
 	}
+	p.unfinished(ctx, tasks, started)
 	begun := make([]*writing, 0, len(tasks))
 	byOwner := map[string][]write{}
 	for i, s := range started {
@@ -98,6 +100,31 @@ func (p *putting) window(ctx context.Context, tasks []task) int {
 	}
 	parallel(byOwner, p.config.Connections, func(w write) { p.write(ctx, w) })
 	return p.finish(ctx, id, begun)
+}
+
+// unfinished finds those of the tasks that exist because a put through shared
+// memory began and broke off, and makes them errors that say that nothing is there.
+// The master gives up on such a put by itself.
+func (p *putting) unfinished(ctx context.Context, tasks []task, started []expected[[]Replica]) {
+	var which []int
+	var keys []string
+	for i, t := range tasks {
+		if t.begun && errors.Is(started[i].err, ErrExists) {
+			which, keys = append(which, i), append(keys, t.item.Key)
+		}
+	}
+	if len(which) == 0 {
+		return
+	}
+	whole, err := ask(ctx, p.master, exist(keys, p.config.Tenant))
+	for i, at := range which {
+		switch {
+		case err != nil:
+			started[at].err = err
+		case !whole[i].value:
+			started[at].err = fmt.Errorf("%w: a put through shared memory broke off and blocks the key for a while", ErrUnavailable)
+		}
+	}
 }
 
 // mayHaveRun reports whether the master may have run a call that failed.

@@ -235,3 +235,31 @@ func TestSharedMemoryHangs(t *testing.T) {
 	holds(t, c, put)
 	holds(t, c, there)
 }
+
+// A put that the process begins and does not end is an error that says so, not one
+// that says that the object is there.
+func TestSharedMemoryBreaksOffAPut(t *testing.T) {
+	store := latest.own(t, cluster.Config{Owners: 2, SegmentBytes: 64 << 20})
+	c := dial(t, store, over(store.Owners()[1]), func(config *Config) {
+		config.CallTimeout, config.StallTimeout = 2*time.Second, time.Second
+	})
+	put := objectsOf(t, slices.Repeat([]int{100_000}, 20)...)
+	freeze(t, store.OwnerPID()) // which the process writes to
+	errs := c.BatchPut(within(t), put)
+	there, err := c.BatchExist(within(t), keysIn(put))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var broken int
+	for i, err := range errs {
+		if stored := err == nil || errors.Is(err, ErrExists); stored != there[i] {
+			t.Errorf("object %d: %v, and that it is there is %t", i, err, there[i])
+		}
+		if errors.Is(err, ErrUnavailable) {
+			broken++
+		}
+	}
+	if broken == 0 || c.Stats().Fallbacks == 0 {
+		t.Errorf("%d puts broke off: %+v", broken, c.Stats())
+	}
+}

@@ -206,6 +206,9 @@ func (s *sharedMemory) failed(ctx context.Context, tasks []task, err error) []ta
 		return nil
 	}
 	s.client.counters.fallbacks.Add(1)
+	for i := range tasks {
+		tasks[i].begun = true
+	}
 	return tasks
 }
 
@@ -220,5 +223,6 @@ func (s *sharedMemory) refused(t task, code int32) []task {
 		}
 	}
 	s.client.counters.fallbacks.Add(1)
+	t.begun = true
 	return []task{t}
 }
