@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"ollamoon/internal/cluster"
 )
@@ -102,6 +103,27 @@ func TestMasterOfAnotherVersion(t *testing.T) {
 		if c.WireVersion() != next.wire {
 			t.Errorf("speaks %s, want %s", c.WireVersion(), next.wire)
 		}
+	}
+}
+
+// Also when it is replaced in the middle of a call.
+func TestMasterOfAnotherVersionDuringACall(t *testing.T) {
+	old := setting{cluster.VersionOld, cluster.MetadataP2P, "0.3.11"}.own(t, cluster.Config{})
+	current := setting{cluster.Version, cluster.MetadataP2P, "0.3.13"}.store(t)
+	r := newRelay(t, old.Master())
+	c := dial(t, old, func(config *Config) { config.Master, config.CallTimeout = r.Addr().String(), patience })
+	freeze(t, old.MasterPID())
+	result := make(chan error, 1)
+	go func() {
+		_, err := c.BatchExist(within(t), names(t, 1))
+		result <- err
+	}()
+	time.Sleep(200 * time.Millisecond) // for the call to be sent
+	to := current.Master()
+	r.to.Store(&to)
+	r.cut()
+	if err := <-result; err != nil || c.WireVersion() != "0.3.13" {
+		t.Errorf("speaks %s, %v", c.WireVersion(), err)
 	}
 }
 

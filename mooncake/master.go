@@ -35,10 +35,12 @@ type question[T any] struct {
 }
 
 // ask asks the master, in the version that it speaks. A master that turns out to
-// speak another one than before (it was replaced) is asked again in that.
+// speak another one than before (it was replaced) is asked again in that, once, and
+// a repeatable question when a connection broke, once.
 func ask[T any](ctx context.Context, m *master, q question[T]) (T, error) {
 	var none T
-	for first := true; ; first = false {
+	var respoken, repeated bool
+	for {
 		v, err := m.version(ctx)
 		if err != nil {
 			return none, err
@@ -47,9 +49,11 @@ func ask[T any](ctx context.Context, m *master, q question[T]) (T, error) {
 		switch {
 		case err == nil:
 			return value, nil
-		case first && isMismatch(err):
+		case !respoken && isMismatch(err):
+			respoken = true
 			m.spoken.CompareAndSwap(v, nil)
-		case first && q.repeatable && errors.Is(err, rpc.ErrBroken) && ctx.Err() == nil:
+		case !repeated && q.repeatable && errors.Is(err, rpc.ErrBroken) && ctx.Err() == nil:
+			repeated = true
 		default:
 			return none, outcome(ctx, err)
 		}
