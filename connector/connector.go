@@ -200,15 +200,21 @@ func (c *Connector) bufferError(page int, b []byte) error {
 }
 
 // load reads pages into buffers and returns what failed for each. Seals are
-// checked while later pages arrive.
+// checked while pages arrive.
 func (c *Connector) load(ctx context.Context, pages []prefix.Page, keys []string, buffers [][]byte) []error {
 	broken := make([]error, len(pages))
 	var checks sync.WaitGroup
 	items := make([]store.Item, len(pages))
 	for i := range items {
-		items[i] = store.Item{Key: keys[i], Bytes: buffers[i], Done: func() {
-			checks.Go(func() { broken[i] = c.open(buffers[i], pages[i]) })
-		}}
+		items[i] = store.Item{Key: keys[i], Bytes: buffers[i]}
+		if c.config.Sealer == nil {
+			continue
+		}
+		check := c.config.Sealer.Check(buffers[i], c.id(pages[i]))
+		items[i].Arrived = check.Arrived
+		items[i].Done = func() {
+			checks.Go(func() { _, broken[i] = check.Open() })
+		}
 	}
 	failed := c.store.BatchGet(ctx, items)
 	checks.Wait()
@@ -260,7 +266,7 @@ func (c *Connector) seal(buffer []byte, p prefix.Page) {
 	if c.config.Sealer == nil {
 		return
 	}
-	if err := c.config.Sealer.Seal(buffer, page.ID{Hash: p.Hash, Section: c.config.Section}); err != nil {
+	if err := c.config.Sealer.Seal(buffer, c.id(p)); err != nil {
 		panic(err) // there is room: the size was checked
 	}
 }
@@ -269,8 +275,13 @@ func (c *Connector) open(buffer []byte, p prefix.Page) error {
 	if c.config.Sealer == nil {
 		return nil
 	}
-	_, err := c.config.Sealer.Open(buffer, page.ID{Hash: p.Hash, Section: c.config.Section})
+	_, err := c.config.Sealer.Open(buffer, c.id(p))
 	return err
+}
+
+// id is what the seal of a page vouches for.
+func (c *Connector) id(p prefix.Page) page.ID {
+	return page.ID{Hash: p.Hash, Section: c.config.Section}
 }
 
 // firstError returns the index of the first error, or the length.

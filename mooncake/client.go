@@ -34,6 +34,10 @@ type Client struct {
 type Item struct {
 	Key   string
 	Bytes []byte
+	// Arrived, if not nil, may be called by BatchGet as the object comes: the first
+	// n bytes of Bytes are there and stay as they are. A read that begins anew says
+	// so with 0. Calls for one item follow one another, and end before Done.
+	Arrived func(n int)
 	// Done, if not nil, is called by BatchGet at most once, when Bytes holds the
 	// whole object, and before the call returns. Calls come from several
 	// goroutines, in any order; a slow one delays other reads.

@@ -157,7 +157,7 @@ func (g *getting) fromReplica(ctx context.Context, r *read, replica Replica) err
 	if err := g.outage.of(replica.Endpoint); err != nil {
 		return err
 	}
-	if err := g.pool.Read(ctx, replica.Endpoint, replica.Address, r.item.Bytes); err != nil {
+	if err := g.pool.ReadNoting(ctx, replica.Endpoint, replica.Address, r.item.Bytes, r.item.Arrived); err != nil {
 		return g.outage.note(ctx, replica.Endpoint, err)
 	}
 	if took := time.Since(r.asked); took > r.object.Lease {

@@ -90,6 +90,36 @@ func TestEveryBitCounts(t *testing.T) {
 	}
 }
 
+// A page that is checked as it arrives, in pieces of any size, also when it
+// arrives anew, is the page that is checked whole.
+func TestCheckAsItArrives(t *testing.T) {
+	for name, s := range sealers(t) {
+		payload := bytes.Repeat([]byte("0123456789abcdef"), 1000)
+		object := sealed(t, s, string(payload), testID)
+		for _, steps := range [][]int{nil, {0}, {1, 2, 3}, {100, 7000, len(object)}, {5000, 300, 9000}, {len(object), 10}, {len(object) - 5}, {len(payload) + 10}} {
+			into := make([]byte, len(object))
+			check := s.Check(into, testID)
+			for _, n := range steps {
+				copy(into, object[:n])
+				check.Arrived(n)
+			}
+			copy(into, object)
+			if got, err := check.Open(); err != nil || !bytes.Equal(got, payload) {
+				t.Errorf("%s, %v: %v", name, steps, err)
+			}
+		}
+		// What arrives anew with other bytes is not the page.
+		into := bytes.Clone(object)
+		check := s.Check(into, testID)
+		check.Arrived(len(into))
+		into[5]++
+		check.Arrived(6)
+		if _, err := check.Open(); !errors.Is(err, ErrSum) {
+			t.Errorf("%s: other bytes that arrived anew: %v", name, err)
+		}
+	}
+}
+
 func TestOpenNamesTheReason(t *testing.T) {
 	all := sealers(t)
 	s := all["checksum"]

@@ -6,7 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash"
+	"io"
 
 	"github.com/zeebo/xxh3"
 	"lukechampine.com/blake3"
@@ -107,37 +107,75 @@ func (s *Sealer) Seal(object []byte, id ID) error {
 	}
 	trailer := object[n:]
 	s.header(trailer, n, id)
-	s.sum(trailer[sumOffset:sumOffset], object[:n+sumOffset])
+	sum := s.newSum()
+	_, _ = sum.Write(object[:n+sumOffset]) // sums do not fail
+	sum.finish(trailer[sumOffset:])
 	return nil
 }
 
 // Open checks that object is the sealed page id and returns its payload, which
 // shares object's memory. Every error wraps ErrSeal.
 func (s *Sealer) Open(object []byte, id ID) ([]byte, error) {
-	n := len(object) - TrailerBytes
-	if n < 0 {
-		return nil, fmt.Errorf("%w: %d bytes", ErrLength, len(object))
+	return s.Check(object, id).Open()
+}
+
+// Check returns a check of an object that is still arriving: what is checked as
+// it comes is in the processor's cache, and need not be fetched from memory again.
+func (s *Sealer) Check(object []byte, id ID) *Check {
+	return &Check{sealer: s, object: object, id: id}
+}
+
+// A Check opens a sealed page while it arrives. It is not safe for concurrent
+// use.
+type Check struct {
+	sealer *Sealer
+	object []byte
+	id     ID
+	sum    sum
+	summed int // bytes of object, from the first
+}
+
+// Arrived says that the first n bytes of the object are there. When n is less
+// than it was, the object arrives anew.
+func (c *Check) Arrived(n int) {
+	n = min(n, len(c.object)-TrailerBytes+sumOffset)
+	if c.sum == nil || n < c.summed {
+		c.sum, c.summed = c.sealer.newSum(), 0
 	}
-	trailer := object[n:]
+	if n > c.summed {
+		_, _ = c.sum.Write(c.object[c.summed:n]) // sums do not fail
+		c.summed = n
+	}
+}
+
+// Open checks that the object, all of which is there, is the sealed page and
+// returns its payload, which shares its memory. Every error wraps ErrSeal.
+func (c *Check) Open() ([]byte, error) {
+	n := len(c.object) - TrailerBytes
+	if n < 0 {
+		return nil, fmt.Errorf("%w: %d bytes", ErrLength, len(c.object))
+	}
+	trailer := c.object[n:]
 	if !bytes.Equal(trailer[:4], magic[:]) || trailer[4] != trailerVersion || trailer[7] != 0 {
 		return nil, ErrUnsealed
 	}
 	if got := binary.LittleEndian.Uint64(trailer[8:]); got != uint64(n) {
 		return nil, fmt.Errorf("%w: the seal is of %d bytes, the payload has %d", ErrLength, got, n)
 	}
-	if sumKind(trailer[6]) != s.kind() {
+	if sumKind(trailer[6]) != c.sealer.kind() {
 		return nil, ErrKind
 	}
 	var want [TrailerBytes]byte
-	s.header(want[:], n, id)
+	c.sealer.header(want[:], n, c.id)
 	if !bytes.Equal(trailer[:sumOffset], want[:sumOffset]) {
 		return nil, ErrForeign
 	}
-	s.sum(want[sumOffset:sumOffset], object[:n+sumOffset])
+	c.Arrived(len(c.object))
+	c.sum.finish(want[sumOffset:])
 	if subtle.ConstantTimeCompare(trailer[sumOffset:], want[sumOffset:]) != 1 {
 		return nil, ErrSum
 	}
-	return object[:n:n], nil
+	return c.object[:n:n], nil
 }
 
 // header writes everything of a trailer but the sum, and zeroes there.
@@ -151,14 +189,26 @@ func (s *Sealer) header(trailer []byte, payload int, id ID) {
 	copy(trailer[16:], id.Hash[:])
 }
 
-// sum appends the sum of data to dst, which has the room.
-func (s *Sealer) sum(dst, data []byte) {
-	if s.key == nil {
-		sum := xxh3.Hash128(data).Bytes()
-		_ = append(dst, sum[:]...)
-		return
-	}
-	var h hash.Hash = blake3.New(32, s.key)
-	_, _ = h.Write(data)
-	_ = h.Sum(dst)
+// A sum sums what is written to it.
+type sum interface {
+	io.Writer
+	finish(dst []byte) // writes the sum at the start of dst
 }
+
+func (s *Sealer) newSum() sum {
+	if s.Keyed() {
+		return keyedSum{blake3.New(32, s.key)}
+	}
+	return checksum{xxh3.New()}
+}
+
+type checksum struct{ *xxh3.Hasher }
+
+func (c checksum) finish(dst []byte) {
+	sum := c.Sum128().Bytes()
+	copy(dst, sum[:])
+}
+
+type keyedSum struct{ *blake3.Hasher }
+
+func (k keyedSum) finish(dst []byte) { k.Sum(dst[:0]) }

@@ -75,6 +75,10 @@ type Store interface {
 type Item struct {
 	Key   string
 	Bytes []byte
+	// Arrived, if not nil, may be called by BatchGet as the object comes: the first
+	// n bytes of the buffer are there and stay as they are. A read that begins anew
+	// says so with 0. Calls for one item follow one another, and end before Done.
+	Arrived func(n int)
 	// Done, if not nil, is called by BatchGet once for an item whose result is
 	// nil, when its buffer holds the whole object and before BatchGet returns; so
 	// the caller can work on it while others still arrive. For an item that fails

@@ -69,8 +69,13 @@ func newConn(c net.Conn, target Target, stall time.Duration) *conn {
 	return n
 }
 
-// read fills dst from the owner's memory at addr.
-func (c *conn) read(addr uint64, dst []byte) error {
+// read fills dst from the owner's memory at addr. arrived, if not nil, is told how
+// much has come, first of all 0.
+func (c *conn) read(addr uint64, dst []byte, arrived func(n int)) error {
+	if arrived == nil {
+		arrived = func(int) {}
+	}
+	arrived(0)
 	c.arm(time.Now())
 	c.encode(&c.header, opRead, addr, len(dst))
 	if _, err := c.Write(c.header[:]); err != nil {
@@ -85,7 +90,7 @@ func (c *conn) read(addr uint64, dst []byte) error {
 	if len(dst) > lowWater {
 		c.setLowWater(lowWater)
 		var err error
-		if n, err = c.fillTo(dst, len(dst)-lowWater); err != nil {
+		if n, err = c.fillTo(dst, len(dst)-lowWater, arrived); err != nil {
 			return fmt.Errorf("after %d of %d bytes: %w", n, len(dst), err)
 		}
 		c.setLowWater(1)
@@ -162,14 +167,15 @@ func (c *conn) wasRejected() bool {
 }
 
 // fill reads until dst is full and returns how much came.
-func (c *conn) fill(dst []byte) (int, error) { return c.fillTo(dst, len(dst)) }
+func (c *conn) fill(dst []byte) (int, error) { return c.fillTo(dst, len(dst), func(int) {}) }
 
 // fillTo reads into dst until at least enough has come, and returns how much.
-func (c *conn) fillTo(dst []byte, enough int) (int, error) {
+func (c *conn) fillTo(dst []byte, enough int, arrived func(n int)) (int, error) {
 	n := 0
 	for n < enough {
 		m, err := c.Read(dst[n:])
 		n += m
+		arrived(n)
 		if err != nil && n < enough {
 			if errors.Is(err, io.EOF) {
 				err = io.ErrUnexpectedEOF

@@ -84,7 +84,14 @@ func NewPool(resolver Resolver, options Options) *Pool {
 // Read fills dst from the memory of the endpoint's owner at addr. After an
 // error dst's contents are undefined. An empty dst is read without asking.
 func (p *Pool) Read(ctx context.Context, endpoint string, addr uint64, dst []byte) error {
-	err := p.request(ctx, endpoint, addr, len(dst), func(c *conn) error { return c.read(addr, dst) })
+	return p.ReadNoting(ctx, endpoint, addr, dst, nil)
+}
+
+// ReadNoting is Read that calls arrived, if not nil, as bytes come: the first n of
+// dst are there and stay. A read that begins anew says so with 0. The end of dst
+// need not be told of. The reader waits for the call.
+func (p *Pool) ReadNoting(ctx context.Context, endpoint string, addr uint64, dst []byte, arrived func(n int)) error {
+	err := p.request(ctx, endpoint, addr, len(dst), func(c *conn) error { return c.read(addr, dst, arrived) })
 	if err != nil {
 		return fmt.Errorf("reading %d bytes at %#x of %q: %w", len(dst), addr, endpoint, err)
 	}

@@ -1,6 +1,7 @@
 package transfer
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"net"
@@ -129,6 +130,40 @@ func TestOwnerThatRestarted(t *testing.T) {
 	}
 	if s := pool.Stats(); s.Retried != 1 || s.Reused != 1 || s.Opened != 2 || s.Resolves != 2 || s.Idle != 1 {
 		t.Errorf("%+v", s)
+	}
+}
+
+// A reader is told what has come, and when it comes anew.
+func TestReadNoting(t *testing.T) {
+	before := newPeer(t, func(n int, c *net.TCPConn) {
+		_, size := request(c)
+		_, _ = c.Write(append(status(statusOK), make([]byte, size)...))
+		_, size = request(c)
+		_, _ = c.Write(append(status(statusOK), make([]byte, size/2)...)) // and breaks off
+		_ = c.Close()
+	})
+	after := newPeer(t, func(_ int, c *net.TCPConn) { serve(c, 9) })
+	pool := newTestPool(t, Options{}, before.target(2), after.target(2))
+	dst := make([]byte, 3*lowWater)
+	seen := make([]byte, 0, len(dst))
+	begun := 0
+	note := func(n int) {
+		if n == 0 {
+			seen = seen[:0]
+			begun++
+		}
+		seen = append(seen, dst[len(seen):n]...)
+	}
+	for i := range 2 {
+		if err := pool.ReadNoting(testContext(t), "owner", testBase, dst, note); err != nil {
+			t.Fatal(err)
+		}
+		if begun != i+1+i || !bytes.Equal(append(seen, dst[len(seen):]...), dst) {
+			t.Errorf("read %d: begun %d times, %d bytes told of", i, begun, len(seen))
+		}
+	}
+	if dst[0] != 9 || len(seen) == 0 {
+		t.Errorf("first byte %d, %d bytes told of", dst[0], len(seen))
 	}
 }
 

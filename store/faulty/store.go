@@ -50,6 +50,7 @@ func (s *Store) BatchGet(ctx context.Context, items []store.Item) []error {
 		if f == nil || f.Change == nil {
 			continue
 		}
+		changed[i].Arrived = nil // what is changed later cannot be said to stay
 		changed[i].Done = func() {
 			f.Change(items[i].Bytes)
 			if items[i].Done != nil {

@@ -94,7 +94,7 @@ func (s *Store) batch(ctx context.Context, items []store.Item, do func(context.C
 	var indices []int
 	for i, item := range items {
 		if errs[i] = store.CheckItem(item); errs[i] == nil {
-			good = append(good, mooncake.Item{Key: item.Key, Bytes: item.Bytes, Done: item.Done})
+			good = append(good, mooncake.Item{Key: item.Key, Bytes: item.Bytes, Arrived: item.Arrived, Done: item.Done})
 			indices = append(indices, i)
 		}
 	}
