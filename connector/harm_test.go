@@ -181,7 +181,7 @@ func (s *soak) restart(ctx context.Context, t *testing.T) {
 			start func(context.Context) error
 			count func()
 		}{
-			{s.killMaster(t), s.cluster.StartMaster, func() { s.masters.Add(1) }},
+			{s.killMaster(ctx, t), s.cluster.StartMaster, func() { s.masters.Add(1) }},
 			{s.cluster.KillOwner, s.cluster.StartOwner, func() { s.owners.Add(1) }},
 		} {
 			pause(ctx, 3*time.Second)
@@ -203,9 +203,9 @@ func (s *soak) restart(ctx context.Context, t *testing.T) {
 }
 
 // killMaster returns what kills the master when that has told how much it evicted.
-func (s *soak) killMaster(t *testing.T) func() {
+func (s *soak) killMaster(ctx context.Context, t *testing.T) func() {
 	return func() {
-		s.countEvicted(t.Context(), t)
+		s.countEvicted(context.WithoutCancel(ctx), t)
 		s.cluster.KillMaster()
 	}
 }
