@@ -37,7 +37,7 @@ func (s *soak) harm(ctx context.Context, t *testing.T) {
 	v := &vandal{
 		soak: s, r: rand.New(rand.NewPCG(7, 7)), client: st.Client(),
 		pool: transfer.NewPool(transfer.P2PHandshake(), transfer.Options{}),
-		raw:  &rawWriter{conn: rpc.New(s.cluster.Master(), rpc.Options{}), id: [2]uint64{7, 7}},
+		raw:  &rawWriter{conn: rpc.New(s.cluster.Master(), rpc.Options{}), id: [2]uint64{7, 7}, old: st.Client().WireVersion() == "0.3.11"},
 	}
 	defer v.pool.Close()
 	defer func() { _ = v.raw.conn.Close() }()

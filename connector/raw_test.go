@@ -26,10 +26,11 @@ import (
 )
 
 // A rawWriter asks a master for the single steps of a put, in the protocol of
-// 0.3.13, and leaves out what it likes.
+// 0.3.13 or 0.3.11, and leaves out what it likes.
 type rawWriter struct {
 	conn *rpc.Conn
 	id   [2]uint64
+	old  bool // the protocol is that of 0.3.11
 }
 
 func newRawWriter(t *testing.T, c *cluster.Cluster) *rawWriter {
@@ -41,20 +42,26 @@ func newRawWriter(t *testing.T, c *cluster.Cluster) *rawWriter {
 
 // start begins a put.
 func (w *rawWriter) start(ctx context.Context, key string, size int) error {
+	names := structpack.Vector(structpack.String)
 	config := structpack.Struct(
 		structpack.U64, structpack.U64, structpack.U64, structpack.U8, structpack.Optional(structpack.U64), structpack.Bool,
-		structpack.Vector(structpack.String), structpack.String, structpack.Vector(structpack.String), structpack.Bool,
-		structpack.U8, structpack.String, structpack.Optional(structpack.Vector(structpack.String)))
-	arguments := structpack.Struct(
-		structpack.UUID, structpack.Vector(structpack.String), structpack.Vector(structpack.U64), config, structpack.String)
+		names, structpack.String, names, structpack.Bool, structpack.U8, structpack.String, structpack.Optional(names))
+	arguments := structpack.Struct(structpack.UUID, names, structpack.Vector(structpack.U64), config, structpack.String)
+	if w.old {
+		config = structpack.Struct(structpack.U64, structpack.U64, structpack.Bool, structpack.Bool,
+			names, structpack.String, names, structpack.Bool, structpack.U8)
+		arguments = structpack.Struct(structpack.UUID, names, structpack.Vector(structpack.U64), config)
+	}
 	_, err := w.conn.Call(ctx, "mooncake::WrappedMasterService::BatchPutStart", structpack.Encode(arguments, func(out *structpack.Writer) {
 		out.UUID(w.id)
 		structpack.WriteSlice(out, []string{key}, out.String)
 		structpack.WriteSlice(out, []uint64{uint64(size)}, out.U64) //nolint:gosec // a length
 		out.U64(1)                                                  // replicas in memory
 		out.U64(0)
-		out.U64(0)
-		out.U8(0)
+		if !w.old {
+			out.U64(0)
+			out.U8(0)
+		}
 		out.Bool(false)
 		out.Bool(false)
 		out.Len(0)
@@ -62,9 +69,11 @@ func (w *rawWriter) start(ctx context.Context, key string, size int) error {
 		out.Len(0)
 		out.Bool(false)
 		out.U8(0)
-		out.String("")
-		out.Bool(false)
-		out.String("default")
+		if !w.old {
+			out.String("")
+			out.Bool(false)
+			out.String("default")
+		}
 	}))
 	return err
 }
@@ -73,14 +82,21 @@ func (w *rawWriter) start(ctx context.Context, key string, size int) error {
 func (w *rawWriter) end(ctx context.Context, key string) error {
 	object := structpack.Struct(structpack.String, structpack.Optional(structpack.U64))
 	arguments := structpack.Struct(structpack.UUID, structpack.Vector(object), structpack.I32, structpack.String)
+	if w.old {
+		arguments = structpack.Struct(structpack.UUID, structpack.Vector(structpack.String), structpack.I32)
+	}
 	_, err := w.conn.Call(ctx, "mooncake::WrappedMasterService::BatchPutEnd", structpack.Encode(arguments, func(out *structpack.Writer) {
 		out.UUID(w.id)
 		structpack.WriteSlice(out, []string{key}, func(key string) {
 			out.String(key)
-			out.Bool(false) // no checksum
+			if !w.old {
+				out.Bool(false) // no checksum
+			}
 		})
 		out.I32(4) // all replicas
-		out.String("default")
+		if !w.old {
+			out.String("default")
+		}
 	}))
 	return err
 }
