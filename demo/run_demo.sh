@@ -4,6 +4,12 @@
 # usage: demo/run_demo.sh [DIR]     DIR: where bench-results.json and index.html go, demo/ if not given
 set -euo pipefail
 cd "$(dirname "$0")/.."
+case "${1:-}" in
+-*)
+	sed -n '2,4p' "$0" >&2
+	exit 2
+	;;
+esac
 out=${1:-demo}
 
 bash scripts/setup.sh

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -13,13 +12,15 @@ import (
 	"ollamoon/internal/cluster"
 	"ollamoon/internal/results"
 	"ollamoon/internal/supervise"
+	"ollamoon/internal/wholefile"
 )
 
 func newBenchCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bench",
-		Short: "Measure",
+		Short: "Measure a store, and what a model gains by it",
 		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newBenchStoreCommand(), newBenchDemoCommand(), newBenchContenderCommand(), newBenchSenderCommand())
 	return cmd
@@ -61,8 +62,8 @@ func newBenchRunCommand(cmd *cobra.Command, engine *bench.EngineOptions) *cobra.
 	var segmentMiB int64
 	cmd.Args = cobra.NoArgs
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if _, err := os.Stat(filepath.Dir(out)); err != nil {
-			return fmt.Errorf("the results file's folder: %w", err) // known before the run, not after it
+		if err := wholefile.Check(out); err != nil { // known before the run, not after it
+			return fmt.Errorf("the results file: %w", err)
 		}
 		program, err := os.Executable()
 		if err != nil {

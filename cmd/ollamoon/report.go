@@ -10,6 +10,7 @@ import (
 
 	"ollamoon/internal/report"
 	"ollamoon/internal/results"
+	"ollamoon/internal/wholefile"
 )
 
 func newReportCommand() *cobra.Command {
@@ -39,6 +40,9 @@ func newReportCommand() *cobra.Command {
 // renderReport writes the page for a results file, whole or not at all, and
 // returns its absolute path.
 func renderReport(file, out string) (string, error) {
+	if same(file, out) {
+		return "", fmt.Errorf("the page would take the place of the results in %s; name another with --out", file)
+	}
 	data, err := os.ReadFile(file) //nolint:gosec // the user names the file
 	if err != nil {
 		return "", fmt.Errorf("reading results: %w", err)
@@ -51,12 +55,18 @@ func renderReport(file, out string) (string, error) {
 	if err := report.Render(&page, f); err != nil {
 		return "", err
 	}
-	temp := out + ".part"
-	if err := os.WriteFile(temp, page.Bytes(), 0o644); err != nil { //nolint:gosec // a page to be published
-		return "", fmt.Errorf("writing the report: %w", err)
-	}
-	if err := os.Rename(temp, out); err != nil {
+	if err := wholefile.Write(out, page.Bytes()); err != nil {
 		return "", fmt.Errorf("writing the report: %w", err)
 	}
 	return filepath.Abs(out)
+}
+
+// same reports whether two paths name one file.
+func same(a, b string) bool {
+	one, err := os.Stat(a)
+	if err != nil {
+		return false
+	}
+	other, err := os.Stat(b)
+	return err == nil && os.SameFile(one, other)
 }

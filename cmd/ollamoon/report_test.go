@@ -49,6 +49,12 @@ func TestReportRejects(t *testing.T) {
 		{[]string{"report", filepath.Join(dir, "none.json")}, []string{"reading results", "none.json"}},
 		{[]string{"report", bad}, []string{bad, "at '/schema_version': value must be 1", "additional properties 'speed'", "missing properties", "'transfer'"}},
 		{[]string{"report", exampleResults, "--out", filepath.Join(dir, "no", "page.html")}, []string{"writing the report", "no such file"}},
+		{[]string{"report", exampleResults, "--out", dir}, []string{"a folder"}},
+		{[]string{"report", exampleResults, "--out", os.DevNull}, []string{"not a file"}},
+		{[]string{"report", exampleResults, "--out", exampleResults}, []string{"take the place of the results"}},
+		{[]string{"keyz"}, []string{`unknown command "keyz"`}},
+		{[]string{"bench", "foo"}, []string{`unknown command "foo"`}},
+		{[]string{"bench", "store", "--out", dir}, []string{"the results file", "a folder"}},
 	} {
 		_, err := run(t, "", c.args...)
 		if err == nil {

@@ -14,6 +14,8 @@ import (
 	"fmt"
 	"os"
 	"time"
+
+	"ollamoon/internal/wholefile"
 )
 
 // Schema is the JSON schema (draft 2020-12) of the file.
@@ -206,11 +208,7 @@ func (f *File) Write(path string) error {
 	if err != nil {
 		return fmt.Errorf("writing results: %w", err)
 	}
-	temp := path + ".part"
-	if err := os.WriteFile(temp, append(data, '\n'), 0o644); err != nil { //nolint:gosec // published figures
-		return fmt.Errorf("writing results: %w", err)
-	}
-	if err := os.Rename(temp, path); err != nil {
+	if err := wholefile.Write(path, append(data, '\n')); err != nil {
 		return fmt.Errorf("writing results: %w", err)
 	}
 	return nil

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"os/signal"
 	"strings"
 	"sync"
 	"syscall"
@@ -27,6 +28,8 @@ const roleVariable = "STANDIN_TEST_ROLE"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(roleVariable) == "" {
+		// A test under nohup ignores this signal, and its children would too.
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 		goleak.VerifyTestMain(m)
 		return
 	}
