@@ -88,7 +88,8 @@ func (w *Worker) predict(ctx context.Context, predict predict, req *request, bod
 const maxWaits = 3
 
 // prepare puts into a slot what the store has of a prompt, and publishes what it
-// has not. Without tokens, the prompt is not shared. Whatever fails is logged, and left to the engine to compute.
+// has not. Without tokens, the prompt is not shared. Whatever fails is logged, and
+// left to the engine to compute.
 func (w *Worker) prepare(ctx context.Context, held *slot, tokens []int32, took *breakdown) correction {
 	s := w.share.Load()
 	if s == nil {
