@@ -113,6 +113,9 @@ func (c *Connector) Load(ctx context.Context, tokens []int32, most int, buffers 
 		if err != nil {
 			return Match{}, fmt.Errorf("loading %d pages: %w", run, err)
 		}
+		if len(into) != run {
+			return Match{}, fmt.Errorf("%w: %d buffers for %d pages", ErrBuffer, len(into), run)
+		}
 		failed = c.load(ctx, pages[:run], keys[:run], into)
 	}
 	match := Match{Pages: run}
