@@ -98,6 +98,21 @@ func TestFull(t *testing.T) {
 	}
 }
 
+// A page that is there already stays while the rest of its batch makes room.
+func TestABatchKeepsItsOwn(t *testing.T) {
+	s := open(t, newDir(t), 3*blockBytes)
+	for _, key := range []string{"a", "x", "y"} {
+		put(t, s, key)
+		time.Sleep(2 * time.Millisecond) // apart by more than the clock of the files
+	}
+	if errs := put(t, s, "a", "b"); !errors.Is(errs[0], store.ErrExists) || errs[1] != nil {
+		t.Errorf("put: %v", errs)
+	}
+	if got := held(s); got != "aby" {
+		t.Errorf("held are %s, want aby", got)
+	}
+}
+
 // With many objects a sample is looked at: what is evicted is old, if not the
 // oldest.
 func TestEvictionFromASample(t *testing.T) {

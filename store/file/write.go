@@ -24,12 +24,25 @@ func (s *Store) BatchPut(ctx context.Context, items []store.Item) []error {
 	errs := make([]error, len(items))
 	fits := s.fitting(items)
 	began := time.Now()
+	s.touch(items, began)
 	each(len(items), func(i int) {
 		if err := s.put(ctx, items[i], fits[i], began, i); err != nil {
 			errs[i] = fmt.Errorf("writing %s to %s: %w", items[i].Key, s.dir, err)
 		}
 	})
 	return errs
+}
+
+// touch makes what is there of a batch the latest used, however lately it was
+// used: it must not make room for the rest.
+func (s *Store) touch(items []store.Item, now time.Time) {
+	if len(items) < 2 {
+		return
+	}
+	for i, item := range items {
+		path, _ := s.path(item.Key)
+		_ = os.Chtimes(path, time.Time{}, timeOfUse(now, i)) // most are not there
+	}
 }
 
 // fitting reports which items fit into the budget together with those before.
