@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -21,9 +22,13 @@ var (
 	ErrValue = errors.New("settings: bad value")
 )
 
+// FileName is that of a settings file beside a program that stands in.
+const FileName = "ollamoon.yaml"
+
 // Load returns the settings from arguments, the environment and files, and the
-// arguments that are not settings.
-func Load(args, environ []string) (Settings, []string, error) {
+// arguments that are not settings. Beside, if not empty, is the path of a file that
+// is read before the user's, if it is there.
+func Load(args, environ []string, beside string) (Settings, []string, error) {
 	var s Settings
 	l := loader{flags: s.flags(), set: map[string]bool{}}
 	rest, config, err := l.arguments(args)
@@ -48,7 +53,7 @@ func Load(args, environ []string) (Settings, []string, error) {
 		}
 		return s, rest, nil
 	}
-	for _, path := range files() {
+	for _, path := range files(beside) {
 		if err := l.file(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return Settings{}, nil, err
 		}
@@ -57,12 +62,20 @@ func Load(args, environ []string) (Settings, []string, error) {
 }
 
 // files are read when none is named, the stronger first.
-func files() []string {
-	paths := []string{"/etc/ollamoon/config.yaml"}
-	if folder, err := os.UserConfigDir(); err == nil {
-		paths = append([]string{filepath.Join(folder, "ollamoon", "config.yaml")}, paths...)
+func files(beside string) []string {
+	var paths []string
+	if beside != "" {
+		paths = append(paths, beside)
 	}
-	return paths
+	if folder, err := os.UserConfigDir(); err == nil {
+		paths = append(paths, filepath.Join(folder, "ollamoon", "config.yaml"))
+	}
+	return append(paths, "/etc/ollamoon/config.yaml")
+}
+
+// Given reports whether there are settings among the arguments.
+func Given(args []string) bool {
+	return slices.ContainsFunc(args, func(arg string) bool { return strings.HasPrefix(arg, flagPrefix) })
 }
 
 // A loader takes sources, the strongest first: what is set stays.

@@ -37,6 +37,26 @@ const (
 	helpFlag   = "help"
 )
 
+// Flags returns the table of settings with their names in a file, whose values are
+// s's and begin as the defaults.
+func (s *Settings) Flags() *pflag.FlagSet { return s.flags() }
+
+// Words returns the words that a setting can have, or nothing where it is no
+// matter of words.
+func Words(setting string) []string {
+	switch setting {
+	case "role":
+		return []string{connector.Mixed.String(), connector.Prefill.String(), connector.Decode.String()}
+	case "log-format":
+		return logFormats
+	case "log-level":
+		return []string{"DEBUG", "INFO", "WARN", "ERROR"}
+	}
+	return nil
+}
+
+var logFormats = []string{"text", "json"}
+
 // flags returns the table of settings, whose values are s's.
 func (s *Settings) flags() *pflag.FlagSet {
 	f := pflag.NewFlagSet("ollamoon", pflag.ContinueOnError)
@@ -50,7 +70,7 @@ func (s *Settings) flags() *pflag.FlagSet {
 	f.DurationVar(&s.Deadline, "deadline", 10*time.Second, "the longest that a call to the store may take")
 	f.StringVar(&s.Slots, "slots", "", "folder for slot files, the user's own and closed to others\n(default: in shared memory if that has room, else in the folder for temporary files)")
 	f.TextVar(&s.LogLevel, "log-level", slog.LevelWarn, "least level of messages on standard error: DEBUG, INFO, WARN or ERROR")
-	f.Var(&choice{&s.LogFormat, []string{"text", "json"}}, "log-format", "form of these messages: text or json")
+	f.Var(&choice{&s.LogFormat, logFormats}, "log-format", "form of these messages: text or json")
 	return f
 }
 
@@ -63,7 +83,7 @@ func Usage() string {
 		f.Name = strings.TrimPrefix(flagPrefix, "--") + f.Name
 		table.AddFlag(f)
 	})
-	table.String("ollamoon-"+configFlag, "", "YAML file of settings\n(default: "+strings.Join(files(), " and ")+", if they are there)")
+	table.String("ollamoon-"+configFlag, "", "YAML file of settings\n(default: "+FileName+" beside a program of the name llama-server,\n"+strings.Join(files(""), " and ")+", if they are there)")
 	table.Bool("ollamoon-"+helpFlag, false, "print this and end")
 	return "Ollamoon stands in for llama-server, whose own arguments it takes as they are (--help).\n" +
 		"Its own settings are flags, variables (OLLAMOON_STORE) or lines of a YAML file\n(store: none); a flag is stronger than a variable, a variable stronger than a file.\n\n" +

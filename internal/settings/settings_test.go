@@ -39,7 +39,7 @@ var defaults = Settings{Store: "file:", Deadline: 10 * time.Second, LogLevel: sl
 
 func TestDefaults(t *testing.T) {
 	home(t, "")
-	s, rest, err := Load([]string{"-m", "x"}, []string{"PATH=/bin"})
+	s, rest, err := Load([]string{"-m", "x"}, []string{"PATH=/bin"}, "")
 	if err != nil || !reflect.DeepEqual(s, defaults) || !reflect.DeepEqual(rest, []string{"-m", "x"}) {
 		t.Errorf("%+v, %q, %v", s, rest, err)
 	}
@@ -49,7 +49,7 @@ func TestStrength(t *testing.T) {
 	home(t, "store: 'file:/a'\nrole: decode\ndeadline: 3s\nexact: true\ntenant: file\nlog-level: debug\n")
 	s, rest, err := Load(
 		[]string{"--ollamoon-store", "none", "-m", "--ollamoon-exact=false", "x", "--ollamoon-store=memory:"},
-		[]string{"OLLAMOON_STORE=file:/b", "OLLAMOON_TENANT=variable", "OLLAMOON_SEAL_KEY_FILE=/k", "OLLAMOON_PORT=tcp://1.2.3.4:5"},
+		[]string{"OLLAMOON_STORE=file:/b", "OLLAMOON_TENANT=variable", "OLLAMOON_SEAL_KEY_FILE=/k", "OLLAMOON_PORT=tcp://1.2.3.4:5"}, "",
 	)
 	want := Settings{
 		Store: "memory:", Role: connector.Decode, Deadline: 3 * time.Second, Tenant: "variable", SealKeyFile: "/k",
@@ -70,13 +70,52 @@ func TestNamedFile(t *testing.T) {
 		"variable": {nil, {"OLLAMOON_CONFIG=" + named}},
 		"flag":     {{"--ollamoon-config", named}, {"OLLAMOON_CONFIG=/no/such/file"}},
 	} {
-		s, rest, err := Load(in[0], in[1])
+		s, rest, err := Load(in[0], in[1], "/no/such/file")
 		if err != nil || s.LogFormat != "json" || s.Tenant != "" || len(rest) != 0 {
 			t.Errorf("by %s: %+v, %q, %v", name, s, rest, err)
 		}
 	}
-	if _, _, err := Load([]string{"--ollamoon-config=/no/such/file"}, nil); !errors.Is(err, os.ErrNotExist) {
+	if _, _, err := Load([]string{"--ollamoon-config=/no/such/file"}, nil, ""); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a file that is not there: %v", err)
+	}
+}
+
+func TestFileBesideTheProgram(t *testing.T) {
+	home(t, "tenant: user\nstore: 'file:/user'\n")
+	beside := filepath.Join(t.TempDir(), FileName)
+	if s, _, err := Load(nil, nil, beside); err != nil || s.Tenant != "user" {
+		t.Errorf("without it: %+v, %v", s, err)
+	}
+	if err := os.WriteFile(beside, []byte("tenant: beside\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, _, err := Load(nil, nil, beside)
+	if err != nil || s.Tenant != "beside" || s.Store != "file:/user" {
+		t.Errorf("%+v, %v", s, err)
+	}
+	if err := os.WriteFile(beside, []byte("tenannt: beside\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := Load(nil, nil, beside); !errors.Is(err, ErrUnknown) || !strings.Contains(err.Error(), beside) {
+		t.Errorf("%v", err)
+	}
+}
+
+// What is said to be a setting's words, it takes.
+func TestWords(t *testing.T) {
+	var s Settings
+	for _, name := range []string{"role", "log-format", "log-level"} {
+		if len(Words(name)) < 2 {
+			t.Errorf("%s has the words %v", name, Words(name))
+		}
+		for _, word := range Words(name) {
+			if err := s.Flags().Set(name, word); err != nil {
+				t.Errorf("%s %s: %v", name, word, err)
+			}
+		}
+	}
+	if Words("store") != nil {
+		t.Error("a store is no matter of words")
 	}
 }
 
@@ -100,7 +139,7 @@ func TestRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			home(t, c.yaml)
-			_, _, err := Load(c.args, c.env)
+			_, _, err := Load(c.args, c.env, "")
 			if !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.says) {
 				t.Errorf("%v", err)
 			}

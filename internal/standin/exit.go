@@ -1,6 +1,7 @@
 package standin
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -38,9 +39,16 @@ func (e Exit) Now() {
 	os.Exit(e.Code)
 }
 
-// become turns this process into another program. It returns when that fails.
-func become(binary string, args, environ []string) Exit {
+// become turns this process into the real llama-server. It returns when that
+// fails. One that has just gone was put back in the stand-in's place.
+func become(binary, startedAs string, args, environ []string) Exit {
 	err := syscall.Exec(binary, append([]string{binary}, args...), environ) //nolint:gosec // the user's program
+	if errors.Is(err, syscall.ENOENT) {
+		if again, failed := findBinary("", startedAs, os.Getenv("PATH")); failed == nil {
+			binary = again
+			err = syscall.Exec(binary, append([]string{binary}, args...), environ) //nolint:gosec // the user's program
+		}
+	}
 	fmt.Fprintf(os.Stderr, "ollamoon: running %s: %v\n", binary, err)
 	return Exit{Code: 1}
 }

@@ -49,13 +49,14 @@ type standIn struct {
 // name, in this environment, and returns how it is to end. It may also become
 // the real llama-server and not return. StartedAs is the program's name.
 func Run(ctx context.Context, startedAs string, args, environ []string) Exit {
-	s, args, err := settings.Load(args, environ)
+	given := args
+	s, args, err := settings.Load(given, environ, settingsBeside(startedAs))
 	if errors.Is(err, settings.ErrHelp) {
 		fmt.Print(settings.Usage())
 		return Exit{}
 	}
 	if err != nil {
-		return failed(err)
+		return unset(err, startedAs, given, environ)
 	}
 	binary, err := findBinary(s.Binary, startedAs, os.Getenv("PATH"))
 	if err != nil {
@@ -69,7 +70,7 @@ func Run(ctx context.Context, startedAs string, args, environ []string) Exit {
 	}
 	if reason, yes := si.args.Passthrough(); yes {
 		si.log.Info("the real llama-server runs by itself", "reason", reason)
-		return become(binary, args, environ)
+		return become(binary, startedAs, args, environ)
 	}
 	signals := make(chan os.Signal, 16)
 	notify(signals)
@@ -77,7 +78,7 @@ func Run(ctx context.Context, startedAs string, args, environ []string) Exit {
 	if err := si.start(ctx); err != nil {
 		si.log.Warn("the real llama-server runs by itself", "reason", err)
 		signal.Stop(signals)
-		return become(binary, args, environ)
+		return become(binary, startedAs, args, environ)
 	}
 	return si.run(ctx, signals)
 }
