@@ -15,6 +15,9 @@ type Worker struct {
 	// Generate is how many tokens those are still expected to generate.
 	Generate int
 
+	// NoStore says that it cannot load what others have published.
+	NoStore bool
+
 	// Of the request at hand (see Places.Fill):
 
 	// Cached is how many leading tokens of its prompt the worker holds itself.

@@ -33,6 +33,7 @@ func TestExpect(t *testing.T) {
 		want Expectation
 	}{
 		{"idle", Worker{}, r, Expectation{Load: 600, Compute: 4000, Generate: 500}},
+		{"without a store", Worker{NoStore: true}, r, Expectation{Compute: 10000, Generate: 500}},
 		{"holds some", Worker{Cached: 500}, r, Expectation{Load: 100, Compute: 4000, Generate: 500}},
 		{"holds more than the store", Worker{Cached: 800}, r, Expectation{Compute: 2000, Generate: 500}},
 		{"holds all: one token is computed", Worker{Cached: 1000}, r, Expectation{Compute: 10, Generate: 500}},

@@ -18,7 +18,7 @@ func (e Expectation) Total() time.Duration { return e.FirstToken() + e.Generate 
 
 // Expect returns what is expected of a worker.
 func (c Costs) Expect(w Worker, r Request) Expectation {
-	cached, load := c.reuse(w.Cached, r)
+	cached, load := c.reuse(w, r)
 	return Expectation{
 		Wait:     times(w.Prefill, c.Prefill) + c.slotWait(w),
 		Load:     times(load, c.Load),
@@ -27,20 +27,20 @@ func (c Costs) Expect(w Worker, r Request) Expectation {
 	}
 }
 
-// Compute returns how many tokens of a prompt are left to compute where cached
-// ones are held: what a worker's Prefill grows by when it is given the request.
-func (c Costs) Compute(cached int, r Request) int {
-	cached, load := c.reuse(cached, r)
+// Compute returns how many tokens of a prompt a worker has to compute: what its
+// Prefill grows by when it is given the request.
+func (c Costs) Compute(w Worker, r Request) int {
+	cached, load := c.reuse(w, r)
 	return r.PromptTokens - cached - load
 }
 
 // reuse returns how many tokens of a prompt are held and how many are loaded.
 // Nothing is loaded that is quicker to compute, and the last token is always
 // computed.
-func (c Costs) reuse(cached int, r Request) (held, loaded int) {
+func (c Costs) reuse(w Worker, r Request) (held, loaded int) {
 	most := max(0, r.PromptTokens-1)
-	held = min(cached, most)
-	if c.Load > 0 && c.Load < c.Prefill {
+	held = min(w.Cached, most)
+	if !w.NoStore && c.Load > 0 && c.Load < c.Prefill {
 		loaded = max(0, min(r.Shared, most)-held)
 	}
 	return held, loaded

@@ -46,7 +46,7 @@ func (w *world) give(at int, r Request) {
 	workers, r := w.view(r)
 	worker := &w.workers[at]
 	worker.Running++
-	worker.Prefill += w.costs.Compute(workers[at].Cached, r)
+	worker.Prefill += w.costs.Compute(workers[at], r)
 	worker.Generate += r.OutputTokens
 	w.running[at] = append(w.running[at], r)
 	w.given[at]++
