@@ -46,13 +46,25 @@ var (
 	ErrSum = fmt.Errorf("%w: sum does not match", ErrSeal)
 )
 
+// reasons are short constant words for the errors of Open.
+var reasons = []struct {
+	err  error
+	word string
+}{{ErrUnsealed, "unsealed"}, {ErrLength, "length"}, {ErrForeign, "foreign"}, {ErrKind, "kind"}, {ErrSum, "sum"}}
+
+// Reasons are the words that Reason has.
+func Reasons() []string {
+	words := make([]string, len(reasons))
+	for i, r := range reasons {
+		words[i] = r.word
+	}
+	return words
+}
+
 // Reason returns a short constant word for an error of Open, for counters:
 // "unsealed", "length", "foreign", "kind" or "sum", and "" for other errors.
 func Reason(err error) string {
-	for _, r := range []struct {
-		err  error
-		word string
-	}{{ErrUnsealed, "unsealed"}, {ErrLength, "length"}, {ErrForeign, "foreign"}, {ErrKind, "kind"}, {ErrSum, "sum"}} {
+	for _, r := range reasons {
 		if errors.Is(err, r.err) {
 			return r.word
 		}
