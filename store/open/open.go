@@ -69,16 +69,42 @@ func Store(ctx context.Context, rawURL string, logger *slog.Logger) (store.Store
 	case scheme == "mooncake" && found:
 		s, err = openMooncake(ctx, where, query, logger)
 	default:
-		err = formError("it begins with none of file:, memory:, mooncake:")
-	}
-	var form formError
-	if errors.As(err, &form) {
-		err = fmt.Errorf("%w: %q: %w\nwhat does:\n%s", ErrURL, rawURL, err, Forms)
+		err = errScheme
 	}
 	if err != nil {
-		return nil, err
+		return nil, explained(rawURL, err)
 	}
 	return s, nil
+}
+
+// Check returns an error for a URL that names no store. It opens none.
+func Check(rawURL string) error {
+	scheme, rest, found := strings.Cut(rawURL, ":")
+	where, query, _ := strings.Cut(rest, "?")
+	var err error
+	switch {
+	case rawURL == None:
+	case scheme == "file" && found:
+		_, err = fileConfig(where, query)
+	case scheme == "memory" && found:
+		_, err = memoryBudget(where, query)
+	case scheme == "mooncake" && found:
+		_, err = mooncakeConfig(where, query)
+	default:
+		err = errScheme
+	}
+	return explained(rawURL, err)
+}
+
+const errScheme = formError("it begins with none of file:, memory:, mooncake:")
+
+// explained adds to an error about the form of a URL the forms that there are.
+func explained(rawURL string, err error) error {
+	var form formError
+	if errors.As(err, &form) {
+		return fmt.Errorf("%w: %q: %w\nwhat does:\n%s", ErrURL, rawURL, err, Forms)
+	}
+	return err
 }
 
 // A formError says what is wrong with a URL.
@@ -87,19 +113,24 @@ type formError string
 func (e formError) Error() string { return string(e) }
 
 func openFile(where, query string) (store.Store, error) {
-	p, err := parse(query, "budget")
+	config, err := fileConfig(where, query)
 	if err != nil {
 		return nil, err
+	}
+	return file.Open(config)
+}
+
+func fileConfig(where, query string) (file.Config, error) {
+	p, err := parse(query, "budget")
+	if err != nil {
+		return file.Config{}, err
 	}
 	budget, err := p.bytes("budget", file.DefaultBudgetBytes)
 	if err != nil {
-		return nil, err
+		return file.Config{}, err
 	}
 	dir, err := folder(where)
-	if err != nil {
-		return nil, err
-	}
-	return file.Open(file.Config{Dir: dir, BudgetBytes: budget})
+	return file.Config{Dir: dir, BudgetBytes: budget}, err
 }
 
 // folder returns the folder that a file URL names.
@@ -123,19 +154,35 @@ func folder(where string) (string, error) {
 	return where, nil
 }
 
+// Folder returns the folder of a store that keeps files, and false for the URL of
+// any other.
+func Folder(rawURL string) (dir string, ok bool, err error) {
+	rest, found := strings.CutPrefix(rawURL, "file:")
+	if !found {
+		return "", false, nil
+	}
+	where, _, _ := strings.Cut(rest, "?")
+	dir, err = folder(where)
+	return dir, true, err
+}
+
 func openMemory(where, query string) (store.Store, error) {
-	if where != "" {
-		return nil, formError("memory: is not followed by a name")
-	}
-	p, err := parse(query, "budget")
-	if err != nil {
-		return nil, err
-	}
-	budget, err := p.bytes("budget", DefaultMemoryBytes)
+	budget, err := memoryBudget(where, query)
 	if err != nil {
 		return nil, err
 	}
 	return memory.New(budget)
+}
+
+func memoryBudget(where, query string) (int64, error) {
+	if where != "" {
+		return 0, formError("memory: is not followed by a name")
+	}
+	p, err := parse(query, "budget")
+	if err != nil {
+		return 0, err
+	}
+	return p.bytes("budget", DefaultMemoryBytes)
 }
 
 func openMooncake(ctx context.Context, where, query string, logger *slog.Logger) (store.Store, error) {

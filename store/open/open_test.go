@@ -68,6 +68,12 @@ func TestFile(t *testing.T) {
 		"file:":                              filepath.Join(cache, "ollamoon", "pages"),
 		"file:" + base + "/x/../nested":      base + "/nested",
 	} {
+		if got, ok, err := Folder(rawURL); !ok || err != nil || filepath.Clean(got) != filepath.Clean(dir) {
+			t.Errorf("%s: the folder %s, %v, %v", rawURL, got, ok, err)
+		}
+		if err := Check(rawURL); err != nil {
+			t.Error(err)
+		}
 		s := open(t, rawURL)
 		if _, ok := s.(*file.Store); !ok {
 			t.Errorf("%s: a %T", rawURL, s)
@@ -86,6 +92,9 @@ func TestMemory(t *testing.T) {
 	for rawURL, budget := range map[string]int64{
 		"memory:": DefaultMemoryBytes, "memory:?budget=1000": 1000, "memory:?budget=2KiB": 2048, "memory:?budget=1.5kB": 1500,
 	} {
+		if err := Check(rawURL); err != nil {
+			t.Error(err)
+		}
 		s, ok := open(t, rawURL).(*memory.Store)
 		if !ok {
 			t.Fatalf("%s: not in memory", rawURL)
@@ -209,6 +218,9 @@ func TestURLsThatNameNoStore(t *testing.T) {
 		"mooncake://h:1?protocol=rdma":  `no parameter "protocol"`,
 	} {
 		s, err := Store(t.Context(), rawURL, nil)
+		if err := Check(rawURL); !errors.Is(err, ErrURL) {
+			t.Errorf("%s: checked: %v", rawURL, err)
+		}
 		if !errors.Is(err, ErrURL) || s != nil || !strings.Contains(err.Error(), says) || !strings.Contains(err.Error(), "memory:[?budget") {
 			t.Errorf("%q: %v", rawURL, err)
 		}
