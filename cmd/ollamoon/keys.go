@@ -18,7 +18,7 @@ func newKeysCommand() *cobra.Command {
 		Short: "Print the store keys of a prompt's pages",
 		Long: "Reads token ids from standard input, with blanks, commas or newlines between\n" +
 			"them, and prints the key of each full page, one a line. A last page that is not\n" +
-			"full has no key.",
+			"full has no key; where no page is full, standard error says so.",
 		Example: "  echo 1 2 3 4 5 6 7 8 | ollamoon keys --model llama3.2:3b --page-tokens 4",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -34,18 +34,20 @@ func newKeysCommand() *cobra.Command {
 			for _, p := range pages {
 				fmt.Fprintln(out, p.Key)
 			}
-			return out.Flush()
+			if err := out.Flush(); err != nil {
+				return err
+			}
+			if len(pages) == 0 {
+				fmt.Fprintf(cmd.ErrOrStderr(), "ollamoon: no keys: %d tokens fill no page of %d\n", len(tokens), config.PageTokens)
+			}
+			return nil
 		},
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&config.Model, "model", "", "model or namespace that the keys start from (required)")
 	flags.IntVar(&config.PageTokens, "page-tokens", 0, "tokens a page (required)")
 	flags.StringVar(&config.KeyPrefix, "key-prefix", prefix.DefaultKeyPrefix, "what each key starts with")
-	for _, name := range []string{"model", "page-tokens"} {
-		if err := cmd.MarkFlagRequired(name); err != nil {
-			panic(err) // the flag is defined above
-		}
-	}
+	required(cmd, "model", "llama3.2:3b", "page-tokens", "256")
 	return cmd
 }
 

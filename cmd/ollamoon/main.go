@@ -41,7 +41,11 @@ func newRootCommand() *cobra.Command {
 		SilenceErrors: true,
 		Args:          cobra.NoArgs,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+
+		PersistentPreRunE: checkRequired,
 	}
-	root.AddCommand(newKeysCommand(), newBenchCommand(), newReportCommand(), newLlamaServerCommand())
+	root.SetFlagErrorFunc(flagError)
+	root.AddCommand(newKeysCommand(), newBenchCommand(), newReportCommand(), newLlamaServerCommand(), newRouteCommand(),
+		newAttachCommand(), newDetachCommand(), newStatusCommand())
 	return root
 }
