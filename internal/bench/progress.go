@@ -33,6 +33,9 @@ func NewProgress(out io.Writer) *Progress {
 	return p
 }
 
+// Stage shows another's work like a part of a run; see stage.
+func (p *Progress) Stage(name string, steps int) (step, end func()) { return p.stage(name, steps) }
+
 // stage begins a part of a run that has a number of steps. step is called after
 // each, end when the part is over, done or not.
 func (p *Progress) stage(name string, steps int) (step, end func()) {
