@@ -1,0 +1,6 @@
+package router
+
+// roleVariable makes the test binary act as another program.
+const roleVariable = "ROUTER_TEST_ROLE"
+
+func playRole() {}
