@@ -119,7 +119,7 @@ func (s *simulation) parse() error {
 	if err != nil {
 		return fmt.Errorf("--worker-cache: %w", err)
 	}
-	s.grid.WorkerCache = int64(min(size, 1<<62)) //nolint:gosec // bounded
+	s.grid.WorkerCache = int64(min(size, 1<<62))
 	if s.grid.Costs, err = simulate.ReadCosts(s.costs); err != nil {
 		return fmt.Errorf("--costs: %w", err)
 	}

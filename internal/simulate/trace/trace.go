@@ -29,9 +29,15 @@ type Trace struct {
 // maxLineBytes bounds a line: a prompt of 100 million tokens stays below it.
 const maxLineBytes = 16 << 20
 
+// maxTokens bounds lengths: well past any context.
+const maxTokens = 1 << 30
+
 // Read reads a trace of blocks of a number of tokens; 0 is to be inferred. The
 // error names the first line that is wrong.
 func Read(r io.Reader, blockTokens int) (*Trace, error) {
+	if blockTokens < 0 || blockTokens > maxTokens {
+		return nil, fmt.Errorf("%w: blocks of %d tokens", ErrTrace, blockTokens)
+	}
 	t := &Trace{BlockTokens: blockTokens}
 	lines := bufio.NewScanner(r)
 	lines.Buffer(make([]byte, 1<<16), maxLineBytes)
@@ -58,7 +64,7 @@ func Read(r io.Reader, blockTokens int) (*Trace, error) {
 // add appends a request that can be one.
 func (t *Trace) add(q Request) error {
 	switch {
-	case q.Input <= 0 || q.Output < 0:
+	case q.Input <= 0 || q.Input > maxTokens || q.Output < 0 || q.Output > maxTokens:
 		return fmt.Errorf("input_length %d and output_length %d", q.Input, q.Output)
 	case len(q.Blocks) == 0:
 		return errors.New("no hash_ids")
