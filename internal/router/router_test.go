@@ -114,7 +114,7 @@ func (f *front) open(prompt string, header ...string) *opened {
 	for i := 0; i+1 < len(header); i += 2 {
 		r.Header.Set(header[i], header[i+1])
 	}
-	answer, err := f.client.Do(r)
+	answer, err := f.client.Do(r) //nolint:bodyclose // opened.close does
 	if err != nil {
 		f.t.Fatal(err)
 	}
