@@ -42,26 +42,34 @@ func (e *StatusError) Unwrap() error { return ErrRefused }
 // A Client makes control calls to a llama-server that listens on a socket.
 type Client struct {
 	// HTTP sends a request to the server, whatever the host of its URL.
-	HTTP   *http.Client
-	prefix string
-	apiKey string
+	HTTP *http.Client
+	// forwards carries what is passed on, each request on a connection of its own: the
+	// engine closes one after an answer that it streams, without saying so before, and
+	// the next request on it would fail.
+	forwards *http.Transport
+	prefix   string
+	apiKey   string
 }
+
+// idleTimeout is how long a connection stays open unused: less than the 5 seconds
+// after which the engine closes it, so that no request meets that.
+const idleTimeout = 3 * time.Second
 
 // NewClient returns a client of the server on a socket, which serves under
 // prefix and asks for apiKey unless that is empty.
 func NewClient(socket, prefix, apiKey string) *Client {
 	dialer := net.Dialer{Timeout: 5 * time.Second}
-	return &Client{
-		prefix: prefix, apiKey: apiKey,
-		HTTP: &http.Client{Transport: &http.Transport{
-			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-				return dialer.DialContext(ctx, "unix", socket)
-			},
-			MaxIdleConnsPerHost: 64,
-			IdleConnTimeout:     time.Minute,
-			DisableCompression:  true,
-		}},
+	calls := &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return dialer.DialContext(ctx, "unix", socket)
+		},
+		MaxIdleConnsPerHost: 64,
+		IdleConnTimeout:     idleTimeout,
+		DisableCompression:  true,
 	}
+	forwards := calls.Clone()
+	forwards.DisableKeepAlives = true
+	return &Client{prefix: prefix, apiKey: apiKey, HTTP: &http.Client{Transport: calls}, forwards: forwards}
 }
 
 // call sends a JSON body, if not nil, and decodes the answer into answer, if not
@@ -85,6 +93,7 @@ func (c *Client) call(ctx context.Context, method, path string, body, answer any
 	if body != nil {
 		request.Header.Set("Content-Type", "application/json")
 	}
+	request.Header["Idempotency-Key"] = nil // not sent; a call that meets a closed connection is made again
 	if c.apiKey != "" {
 		request.Header.Set("Authorization", "Bearer "+c.apiKey)
 	}

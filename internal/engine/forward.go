@@ -15,7 +15,7 @@ func (c *Client) Forward(log *slog.Logger) *httputil.ReverseProxy {
 			r.SetURL(&url.URL{Scheme: "http", Host: "engine"})
 			r.Out.Host = r.In.Host
 		},
-		Transport:     c.HTTP.Transport,
+		Transport:     c.forwards,
 		FlushInterval: -1,
 		ErrorLog:      slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 		ErrorHandler: func(_ http.ResponseWriter, r *http.Request, err error) {
