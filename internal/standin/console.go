@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"io"
 	"log/slog"
+	"regexp"
+	"strings"
 	"sync"
 
 	"ollamoon/internal/settings"
@@ -32,13 +34,33 @@ type lineWriter struct{ *console }
 func (w lineWriter) Write(line []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	quiet := harmlessLine(line)
 	if !w.mu.within {
-		return w.to.Write(line)
+		if _, err := w.to.Write(quiet); err != nil {
+			return 0, err
+		}
+		return len(line), nil
 	}
-	if len(w.mu.lines)+len(line) <= maxWaitingBytes {
-		w.mu.lines = append(w.mu.lines, line...)
+	if len(w.mu.lines)+len(quiet) <= maxWaitingBytes {
+		w.mu.lines = append(w.mu.lines, quiet...)
 	}
 	return len(line), nil
+}
+
+// alarms are what Ollama takes for a failure of the engine, wherever it stands in
+// a line. It tells its user what follows, and where memory is short it may load the
+// model anew.
+var (
+	alarms = regexp.MustCompile(`(?i)(?:(?:CUDA|ROCm) )?error:|(?:CUDA|ROCm) error|panic:|(?:cudaMalloc|hipMalloc|allocation) failed|` +
+		`error loading model|GGML_ASSERT|llama_init_from_model:|does not support K-shift|signal arrived during cgo execution|` +
+		`out of (?:device )?memory|(?:not enough|insufficient) memory|failed to allocate|vk_error_out_of_device_memory`)
+	harmlessSigns = strings.NewReplacer(" ", "-", "_", "-", ":", ";")
+)
+
+// harmlessLine returns a line of ours without alarms: what fails here is no
+// failure of the engine.
+func harmlessLine(line []byte) []byte {
+	return alarms.ReplaceAllFunc(line, func(alarm []byte) []byte { return []byte(harmlessSigns.Replace(string(alarm))) })
 }
 
 // engineWriter takes the engine's output and puts one address in the place of
@@ -66,6 +88,9 @@ func (w *engineWriter) flush() {
 	w.held = nil
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.mu.within && len(w.mu.lines) > 0 {
+		w.mu.lines = append([]byte{'\n'}, w.mu.lines...) // the engine ends this line no more
+	}
 	w.mu.within = false
 	_, _ = w.to.Write(w.mu.lines) // as above
 	w.mu.lines = nil

@@ -23,7 +23,8 @@ type gate struct {
 	actions bool
 	// direct passes requests on to the engine.
 	direct http.Handler
-	status http.Handler
+	// own are the answers of this program itself, by their paths below the prefix.
+	own map[string]http.Handler
 	// open is what serves when the engine is ready; nil before.
 	open atomic.Pointer[http.Handler]
 }
@@ -35,13 +36,14 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// What the engine does not send is not added.
 	w.Header()["Date"], w.Header()["Content-Type"] = nil, nil
 	path, ours := strings.CutPrefix(r.URL.Path, g.listener.Prefix)
+	own := g.own[path]
 	switch open := g.open.Load(); {
-	case ours && path == statusPath && r.Method == http.MethodGet:
+	case ours && own != nil && r.Method == http.MethodGet:
 		if !g.listener.Authorized(r) {
 			answer(w, r, http.StatusUnauthorized, unauthorizedAnswer)
 			return
 		}
-		g.status.ServeHTTP(w, r)
+		own.ServeHTTP(w, r)
 	case open == nil && harmless(r):
 		g.direct.ServeHTTP(w, r)
 	case open == nil:

@@ -15,7 +15,7 @@ import (
 	"ollamoon/internal/worker"
 	"ollamoon/page"
 	"ollamoon/slotfile"
-	"ollamoon/store"
+	"ollamoon/store/breaker"
 	"ollamoon/store/open"
 )
 
@@ -51,16 +51,12 @@ func (s *standIn) prepare(ctx context.Context) {
 	if named {
 		weights = weightsOf(path)
 	}
-	opened := find(&finding, func() (store.Store, error) {
-		opening, cancel := context.WithTimeout(ctx, s.settings.Deadline)
-		defer cancel()
-		return open.Store(opening, s.settings.Store, s.log)
-	})
-	defer func() { s.store, _ = opened.wait() }() // closed at the end, whether it is used or not
+	opened := find(&finding, func() (*breaker.Store, error) { return s.openStore(ctx) })
 	if s.engine.Ready(ctx) != nil {
 		return // it is over
 	}
 	known, err := s.calibrate(ctx)
+	s.board.set(state{build: known.props.BuildInfo})
 	if err != nil {
 		s.unshared(err)
 		return
@@ -73,10 +69,10 @@ func (s *standIn) prepare(ctx context.Context) {
 	case <-weights.found:
 	case <-time.After(weightsTime):
 		s.board.set(state{reason: "the weights are being read for their digest"})
-		s.gate.serve(s.gate.direct)
+		s.gate.serve(s.passing())
 	}
 	if known.weights, err = weights.wait(); err == nil {
-		s.store, err = opened.wait()
+		_, err = s.stored(ctx, opened)
 	}
 	if err == nil {
 		err = s.share(ctx, known)
@@ -93,7 +89,18 @@ func (s *standIn) unshared(reason error) {
 	}
 	s.board.set(state{reason: reason.Error()})
 	s.announce.Info("prompts are not shared", "reason", reason)
-	s.gate.serve(s.gate.direct)
+	s.gate.serve(s.passing())
+}
+
+// passing passes requests on to the engine, and counts those that could have been
+// shared.
+func (s *standIn) passing() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if endpoint, ok := worker.Endpoint(r, s.gate.listener.Prefix); ok && s.gate.listener.Authorized(r) {
+			defer s.metrics.Completed(worker.Completion{Endpoint: endpoint, Outcome: worker.NothingShared})
+		}
+		s.gate.direct.ServeHTTP(w, r)
+	})
 }
 
 // calibrate finds out what the engine's slot files are like.
@@ -172,7 +179,7 @@ func (s *standIn) sharing(ctx context.Context, known identity, sealer *page.Seal
 		return nil, err
 	}
 	return &worker.Sharing{
-		Store: s.store, Role: s.settings.Role, Namespace: namespace, Sealer: sealer, Exact: s.settings.Exact,
+		Store: s.store.Load(), Role: s.settings.Role, Namespace: namespace, Sealer: sealer, Exact: s.settings.Exact,
 		Shape: known.shape, Folder: s.folders.slots, Deadline: s.settings.Deadline,
 	}, nil
 }

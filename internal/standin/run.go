@@ -10,13 +10,15 @@ import (
 	"os"
 	"os/signal"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
 	"ollamoon/internal/engine"
+	"ollamoon/internal/metrics"
 	"ollamoon/internal/settings"
 	"ollamoon/internal/worker"
-	"ollamoon/store"
+	"ollamoon/store/breaker"
 )
 
 // Bounds on the end, once the engine is over.
@@ -40,9 +42,11 @@ type standIn struct {
 	board    board
 	stderr   *engineWriter
 
-	// Of what is shared, when prepare is over.
-	worker *worker.Worker
-	store  store.Store
+	recent  *recent
+	metrics *metrics.Metrics
+
+	worker *worker.Worker                // when prompts are shared and prepare is over
+	store  atomic.Pointer[breaker.Store] // when it is open
 }
 
 // Run runs as llama-server would with these arguments, without the program's
@@ -63,7 +67,8 @@ func Run(ctx context.Context, startedAs string, args, environ []string) Exit {
 		return failed(err)
 	}
 	si := &standIn{settings: s, args: engine.Arguments{Args: args, Env: environ}, binary: binary, console: &console{to: os.Stderr}}
-	si.log = si.console.logger(s, s.LogLevel)
+	si.recent = &recent{}
+	si.log = si.recent.logger(si.console.logger(s, s.LogLevel))
 	si.announce = si.console.logger(s, min(s.LogLevel, slog.LevelInfo))
 	if s.LogLevel > slog.LevelWarn {
 		si.announce = si.log
@@ -137,7 +142,9 @@ func (s *standIn) start(ctx context.Context) (err error) {
 		return err
 	}
 	s.stderr = stderr
-	s.gate = &gate{listener: asked, actions: users, direct: s.engine.Forward(s.log), status: http.HandlerFunc(s.serveStatus)}
+	s.metrics = metrics.New(s.snapshot)
+	s.gate = &gate{listener: asked, actions: users, direct: s.engine.Forward(s.log)}
+	s.gate.own = map[string]http.Handler{statusPath: http.HandlerFunc(s.serveStatus), metricsPath: s.metrics.Handler()}
 	return nil
 }
 
@@ -212,8 +219,8 @@ func (s *standIn) close(ctx context.Context, server *http.Server, running *sync.
 			s.log.Warn("pages are not published at the end")
 		}
 	}
-	if s.store != nil {
-		_ = s.store.Close() // what it held is a cache
+	if opened := s.store.Load(); opened != nil {
+		_ = opened.Close() // what it held is a cache
 	}
 	s.engine.Stop(0)
 	s.folders.remove()

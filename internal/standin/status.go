@@ -3,15 +3,21 @@ package standin
 import (
 	"encoding/json"
 	"net/http"
+	"runtime"
+	"runtime/debug"
 	"sync"
 	"time"
 
 	"ollamoon/connector"
+	"ollamoon/internal/metrics"
 	"ollamoon/internal/worker"
 )
 
-// statusPath is where the status is, below the prefix of all paths.
-const statusPath = "/ollamoon/status"
+// Where the status and the metrics are, below the prefix of all paths.
+const (
+	statusPath  = "/ollamoon/status"
+	metricsPath = "/ollamoon/metrics"
+)
 
 // A state is what is shared at the moment.
 type state struct {
@@ -29,9 +35,13 @@ type board struct {
 	}
 }
 
+// set sets the state. The build, once known, stays.
 func (b *board) set(s state) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if s.build == "" {
+		s.build = b.mu.state.build
+	}
 	b.mu.state = s
 }
 
@@ -41,21 +51,35 @@ func (b *board) get() state {
 	return b.mu.state
 }
 
+// loadingReason is why nothing is shared before it is known whether anything can
+// be.
+const loadingReason = "the engine loads its model, or is being calibrated"
+
 // Status is what a stand-in says of itself.
 type Status struct {
 	Sharing bool   `json:"sharing"`
 	Reason  string `json:"reason,omitempty"` // why not
 
-	Store          string `json:"store"`
-	Role           string `json:"role"`
-	Exact          bool   `json:"exact"`
-	Namespace      string `json:"namespace,omitempty"`
-	NamespaceWords string `json:"namespace_words,omitempty"`
+	Store          string      `json:"store"` // its URL
+	StoreState     StoreStatus `json:"store_state"`
+	Role           string      `json:"role"`
+	Exact          bool        `json:"exact"`
+	Namespace      string      `json:"namespace,omitempty"`
+	NamespaceWords string      `json:"namespace_words,omitempty"`
+	PageTokens     int         `json:"page_tokens"`
 
+	Version   VersionStatus   `json:"version"`
 	Engine    EngineStatus    `json:"engine"`
 	Slots     SlotStatus      `json:"slots"`
 	Estimates EstimatesStatus `json:"estimates"`
 	Pages     PageStatus      `json:"pages"`
+	Errors    []ErrorStatus   `json:"errors,omitempty"` // warnings and errors of the log, the newest first
+}
+
+// VersionStatus says which program this is.
+type VersionStatus struct {
+	Ollamoon string `json:"ollamoon"`
+	Go       string `json:"go"`
 }
 
 // EngineStatus says which engine is behind.
@@ -67,16 +91,32 @@ type EngineStatus struct {
 
 // SlotStatus counts the engine's slots and who waits for one.
 type SlotStatus struct {
-	Total   int    `json:"total"`
-	Free    int    `json:"free"`
-	Waiting int    `json:"waiting"`
-	Folder  string `json:"folder"`
+	Total   int          `json:"total"`
+	Free    int          `json:"free"`
+	Waiting int          `json:"waiting"`
+	Folder  string       `json:"folder"`
+	Each    []EachStatus `json:"each,omitempty"`
 }
+
+// EachStatus is what is known of a slot. Of one in use it is what was known
+// before.
+type EachStatus struct {
+	Busy    bool `json:"busy"`
+	Tokens  int  `json:"tokens"`  // whose rows it has, as far as is known
+	Sound   int  `json:"sound"`   // of these, from the first on: may be published
+	Unknown bool `json:"unknown"` // it may have rows of which nothing is known
+}
+
+var _ = EachStatus(worker.SlotStatus{}) // the two differ in tags only
 
 // EstimatesStatus are expected times; 0 is not known yet.
 type EstimatesStatus struct {
 	PageLoadMS     float64 `json:"page_load_ms"`
 	TokenComputeMS float64 `json:"token_compute_ms"`
+	PageComputeMS  float64 `json:"page_compute_ms"`
+	// BreakEvenTokens is how many tokens a page has to save for loading it to take
+	// as long as computing them. Past a page's tokens loading never pays.
+	BreakEvenTokens float64 `json:"break_even_tokens"`
 }
 
 // PageStatus is connector.Stats.
@@ -97,12 +137,15 @@ func (s *standIn) status() Status {
 	now := s.board.get()
 	status := Status{
 		Reason: now.reason, Store: s.settings.Store, Role: s.settings.Role.String(), Exact: s.settings.Exact,
-		Engine: EngineStatus{Binary: s.binary, PID: s.engine.PID(), Build: now.build},
-		Slots:  SlotStatus{Folder: s.folders.slots},
+		PageTokens: worker.PageTokens,
+		StoreState: s.storeStatus(), Errors: s.recent.last(),
+		Version: VersionStatus{Ollamoon: version(), Go: runtime.Version()},
+		Engine:  EngineStatus{Binary: s.binary, PID: s.engine.PID(), Build: now.build},
+		Slots:   SlotStatus{Folder: s.folders.slots},
 	}
 	if now.sharing == nil {
 		if status.Reason == "" {
-			status.Reason = "the engine loads its model"
+			status.Reason = loadingReason
 		}
 		return status
 	}
@@ -110,9 +153,47 @@ func (s *standIn) status() Status {
 	status.Sharing = true
 	status.Namespace, status.NamespaceWords = now.sharing.Namespace.Model(), now.sharing.Namespace.String()
 	status.Slots.Total, status.Slots.Free, status.Slots.Waiting = work.Slots, work.Free, work.Waiting
-	status.Estimates = EstimatesStatus{PageLoadMS: ms(work.PageLoad), TokenComputeMS: ms(work.TokenCompute)}
+	for _, each := range work.Each {
+		status.Slots.Each = append(status.Slots.Each, EachStatus(each))
+	}
+	status.Estimates = estimated(work.PageLoad, work.TokenCompute)
 	status.Pages = PageStatus(work.Pages)
 	return status
+}
+
+// estimated returns the status of estimates.
+func estimated(pageLoad, tokenCompute time.Duration) EstimatesStatus {
+	e := EstimatesStatus{PageLoadMS: ms(pageLoad), TokenComputeMS: ms(tokenCompute)}
+	e.PageComputeMS = worker.PageTokens * e.TokenComputeMS
+	if tokenCompute > 0 {
+		e.BreakEvenTokens = e.PageLoadMS / e.TokenComputeMS
+	}
+	return e
+}
+
+// version is this program's, as far as it was built from a repository.
+func version() string {
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "(devel)"
+}
+
+// snapshot is what the metrics read.
+func (s *standIn) snapshot() metrics.Snapshot {
+	now := s.board.get()
+	snapshot := metrics.Snapshot{Version: version(), Engine: now.build, Sharing: now.sharing != nil, Reason: now.reason}
+	if !snapshot.Sharing && snapshot.Reason == "" {
+		snapshot.Reason = loadingReason
+	}
+	if now.worker != nil {
+		snapshot.Worker = now.worker.Status()
+	}
+	if opened := s.store.Load(); opened != nil {
+		status := opened.Status()
+		snapshot.Breaker = &status
+	}
+	return snapshot
 }
 
 func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

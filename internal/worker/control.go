@@ -68,11 +68,19 @@ type Status struct {
 	// expected to take; 0 before the first.
 	PageLoad, TokenCompute time.Duration
 	Pages                  connector.Stats
+	Each                   []SlotStatus
+}
+
+// A SlotStatus is what is known of a slot; of one in use, what was known before.
+type SlotStatus struct {
+	Busy          bool
+	Tokens, Sound int
+	Unknown       bool
 }
 
 // Status returns the present status.
 func (w *Worker) Status() Status {
-	s := Status{Slots: w.config.Slots, Free: w.queue.idle(), Waiting: w.queue.waiting()}
+	s := Status{Slots: w.config.Slots, Free: w.queue.idle(), Waiting: w.queue.waiting(), Each: w.queue.each()}
 	if share := w.share.Load(); share != nil {
 		s.PageLoad, s.TokenCompute = share.estimates.rates()
 		s.Pages = share.connector.Stats()

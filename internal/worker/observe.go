@@ -1,7 +1,9 @@
 package worker
 
 import (
+	"net/http"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -74,6 +76,17 @@ func Endpoints() []string {
 	}
 	slices.Sort(paths)
 	return paths
+}
+
+// Endpoint returns which of Endpoints, below a prefix of all paths, a request is
+// for, if it is for one.
+func Endpoint(r *http.Request, prefix string) (endpoint string, ok bool) {
+	endpoint, ok = strings.CutPrefix(r.URL.Path, prefix)
+	if ok && r.Method == http.MethodPost {
+		_, ok = predictions[endpoint]
+		return endpoint, ok
+	}
+	return "", false
 }
 
 // unobserved is the observer of a worker that has none.

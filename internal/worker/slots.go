@@ -80,6 +80,7 @@ type queue struct {
 		sync.Mutex
 		free    []*slot // the one used longest ago first
 		waiting []*wait
+		known   []SlotStatus // of each slot, when it was last free
 	}
 	slots []*slot
 }
@@ -102,6 +103,7 @@ func newQueue(n int) *queue {
 		q.slots = append(q.slots, &slot{id: id})
 	}
 	q.mu.free = slices.Clone(q.slots)
+	q.mu.known = make([]SlotStatus, n)
 	return q
 }
 
@@ -135,7 +137,24 @@ func (q *queue) give(slots []*slot) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.mu.free = append(q.mu.free, slots...)
+	for _, s := range slots {
+		q.mu.known[s.id] = SlotStatus{Tokens: len(s.tokens), Sound: s.sound, Unknown: s.unknown}
+	}
 	q.serve()
+}
+
+// each returns what is known of each slot.
+func (q *queue) each() []SlotStatus {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	known := slices.Clone(q.mu.known)
+	for i := range known {
+		known[i].Busy = true
+	}
+	for _, s := range q.mu.free {
+		known[s.id].Busy = false
+	}
+	return known
 }
 
 // waiting is how many requests wait.
