@@ -57,7 +57,7 @@ func newAttachCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.Set = map[string]string{}
 			cmd.Flags().Visit(func(f *pflag.Flag) {
-				if s.Flags().Lookup(f.Name) != nil {
+				if isSetting(f.Name) {
 					o.Set[f.Name] = f.Value.String()
 				}
 			})
@@ -154,7 +154,7 @@ func newStatusCommand() *cobra.Command {
 			case err != nil:
 				return err
 			case len(s.Problems) > 0:
-				return fmt.Errorf("%w: %d things are to be done", errNotShared, len(s.Problems))
+				return fmt.Errorf("%w: things to do: %d", errNotShared, len(s.Problems))
 			case !s.Attached:
 				return fmt.Errorf("%w: ollamoon attach lets this Ollama share its prompt cache", errNotShared)
 			}

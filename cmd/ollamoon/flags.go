@@ -119,6 +119,9 @@ var settingExamples = map[string]string{
 	"store": "file:/var/cache/pages?budget=20GiB", "deadline": "5s", "tenant": "team-a", "seal-key-file": "/etc/ollamoon/key",
 }
 
+// isSetting reports whether a flag is one of the stand-in's settings.
+func isSetting(flag string) bool { return new(settings.Settings).Flags().Lookup(flag) != nil }
+
 // settingFlags gives a command the stand-in's settings as flags, but for some.
 func settingFlags(cmd *cobra.Command, s *settings.Settings, but ...string) {
 	s.Flags().VisitAll(func(f *pflag.Flag) {

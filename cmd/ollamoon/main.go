@@ -46,6 +46,6 @@ func newRootCommand() *cobra.Command {
 	}
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(newKeysCommand(), newBenchCommand(), newReportCommand(), newSimulateCommand(), newLlamaServerCommand(), newRouteCommand(),
-		newAttachCommand(), newDetachCommand(), newStatusCommand())
+		newAttachCommand(), newDetachCommand(), newStatusCommand(), newLookupCommand(), newDoctorCommand())
 	return root
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"strconv"
 	"syscall"
 )
 
@@ -56,4 +57,13 @@ func checkStore(ctx context.Context, dir string, account Account) error {
 		return fmt.Errorf("%w: user %s cannot write to %s: see the rights of the folders above it", ErrStore, account.Name, dir)
 	}
 	return nil
+}
+
+// CheckStore returns why the user who runs this could not keep pages in a folder.
+func CheckStore(ctx context.Context, dir string) error {
+	me, err := accountOf(strconv.Itoa(os.Geteuid()), "", "", "who runs this")
+	if err != nil {
+		return err
+	}
+	return checkStore(ctx, dir, me)
 }

@@ -39,7 +39,7 @@ func unset(why error, startedAs string, args, environ []string) Exit {
 	if settingsBeside(startedAs) == "" || settings.Given(args) {
 		return failed(why)
 	}
-	binary, err := findBinary("", startedAs, os.Getenv("PATH"))
+	binary, err := FindBinary("", startedAs, os.Getenv("PATH"))
 	if err != nil {
 		return failed(errors.Join(why, err))
 	}
@@ -47,11 +47,11 @@ func unset(why error, startedAs string, args, environ []string) Exit {
 	return become(binary, startedAs, args, environ)
 }
 
-// findBinary returns the real llama-server: the one that is named, or else the
+// FindBinary returns the real llama-server: the one that is named, or else the
 // first of those beside this program, whether by the name it was started under or
 // by its own, and of those on the PATH that are not stand-ins themselves. The path
 // that this program was started by may have become the real one's since.
-func findBinary(named, startedAs, searchPath string) (string, error) {
+func FindBinary(named, startedAs, searchPath string) (string, error) {
 	if named != "" {
 		path, err := exec.LookPath(named)
 		switch {

@@ -44,7 +44,7 @@ func (e Exit) Now() {
 func become(binary, startedAs string, args, environ []string) Exit {
 	err := syscall.Exec(binary, append([]string{binary}, args...), environ) //nolint:gosec // the user's program
 	if errors.Is(err, syscall.ENOENT) {
-		if again, failed := findBinary("", startedAs, os.Getenv("PATH")); failed == nil {
+		if again, failed := FindBinary("", startedAs, os.Getenv("PATH")); failed == nil {
 			binary = again
 			err = syscall.Exec(binary, append([]string{binary}, args...), environ) //nolint:gosec // the user's program
 		}

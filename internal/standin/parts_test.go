@@ -146,7 +146,7 @@ func TestFindBinary(t *testing.T) {
 	path := filepath.Dir(link) + ":" + filepath.Dir(onPath)
 	check := func(named, want string) {
 		t.Helper()
-		got, err := findBinary(named, link, path)
+		got, err := FindBinary(named, link, path)
 		if got != want || (want == "") != errors.Is(err, ErrNoBinary) {
 			t.Errorf("%q: %s, %v", named, got, err)
 		}
@@ -158,7 +158,15 @@ func TestFindBinary(t *testing.T) {
 	check("", beside)
 	named := place("c/other")
 	check(named, named)
-	if _, err := findBinary("", self, filepath.Dir(link)); !errors.Is(err, ErrNoBinary) {
+	// The name that this program was started under may be the real one's again.
+	if err := errors.Join(os.Remove(beside), os.Remove(link), os.Rename(onPath, link)); err != nil {
+		t.Fatal(err)
+	}
+	check("", link)
+	if err := errors.Join(os.Rename(link, onPath), os.Symlink(self, link)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := FindBinary("", self, filepath.Dir(link)); !errors.Is(err, ErrNoBinary) {
 		t.Errorf("%v", err)
 	}
 }

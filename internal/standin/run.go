@@ -62,7 +62,7 @@ func Run(ctx context.Context, startedAs string, args, environ []string) Exit {
 	if err != nil {
 		return unset(err, startedAs, given, environ)
 	}
-	binary, err := findBinary(s.Binary, startedAs, os.Getenv("PATH"))
+	binary, err := FindBinary(s.Binary, startedAs, os.Getenv("PATH"))
 	if err != nil {
 		return failed(err)
 	}

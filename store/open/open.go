@@ -185,6 +185,18 @@ func memoryBudget(where, query string) (int64, error) {
 	return p.bytes("budget", DefaultMemoryBytes)
 }
 
+// Mooncake returns how the Mooncake Store of a URL is reached, and false for the
+// URL of any other.
+func Mooncake(rawURL string) (config client.Config, ok bool, err error) {
+	rest, found := strings.CutPrefix(rawURL, "mooncake:")
+	if !found {
+		return client.Config{}, false, nil
+	}
+	where, query, _ := strings.Cut(rest, "?")
+	config, err = mooncakeConfig(where, query)
+	return config, true, explained(rawURL, err)
+}
+
 func openMooncake(ctx context.Context, where, query string, logger *slog.Logger) (store.Store, error) {
 	config, err := mooncakeConfig(where, query)
 	if err != nil {

@@ -130,10 +130,16 @@ func TestMooncake(t *testing.T) {
 	t.Setenv("MOONCAKE_CONFIG_PATH", "")
 	t.Setenv("MOONCAKE_MASTER", c.Master())
 	t.Setenv("MOONCAKE_TE_META_DATA_SERVER", c.Metadata())
+	if _, ok, err := Mooncake("file:/x"); ok || err != nil {
+		t.Errorf("a folder: %v, %v", ok, err)
+	}
 	for i, rawURL := range []string{
 		"mooncake://" + c.Master() + "?metadata=" + c.Metadata() + "&shared_memory=off&tenant=default&replicas=1",
 		"mooncake:",
 	} {
+		if config, ok, err := Mooncake(rawURL); !ok || err != nil || config.Master != c.Master() || config.Metadata != c.Metadata() {
+			t.Errorf("%s: %+v, %v, %v", rawURL, config, ok, err)
+		}
 		s := open(t, rawURL)
 		m, ok := s.(*mooncake.Store)
 		if !ok {
