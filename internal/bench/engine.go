@@ -3,9 +3,7 @@ package bench
 import (
 	"context"
 	"encoding/hex"
-	"errors"
 	"fmt"
-	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -30,9 +28,6 @@ type EngineOptions struct {
 
 // engineBytes of the segment are enough for the pages of a small model.
 const engineBytes = 64 << 20
-
-// errHeader: a worker does not say what it loaded.
-var errHeader = errors.New("an answer does not say what loading took")
 
 func (o *EngineOptions) validate() error {
 	if o.Shared%worker.PageTokens != 0 || o.Shared < worker.PageTokens || o.Tokens <= o.Shared {
@@ -70,7 +65,7 @@ func (r *run) measureEngine(ctx context.Context, programs engine.Programs) (*res
 func (t *trial) start(ctx context.Context) error {
 	step, end := t.Progress.stage("starting three llama-servers", 3)
 	defer end()
-	shared, err := t.sharing()
+	shared, err := t.sharing(t.programs, t.overTCP())
 	if err != nil {
 		return err
 	}
@@ -105,18 +100,20 @@ func (t *trial) arguments() []string {
 	}
 }
 
-// sharing returns the workers' own settings.
-func (t *trial) sharing() ([]string, error) {
-	query := url.Values{"metadata": {t.cluster.Metadata()}, "shared_memory": {"off"}}
-	args := []string{
-		"--ollamoon-binary", t.programs.Binary,
-		"--ollamoon-store", "mooncake://" + t.cluster.Master() + "?" + query.Encode(),
-	}
-	if t.Seal != MAC {
+// overTCP is the URL of the run's store, over TCP only.
+func (r *run) overTCP() string {
+	query := url.Values{"metadata": {r.cluster.Metadata()}, "shared_memory": {"off"}}
+	return "mooncake://" + r.cluster.Master() + "?" + query.Encode()
+}
+
+// sharing returns the settings of workers that share through a store.
+func (r *run) sharing(programs engine.Programs, store string) ([]string, error) {
+	args := []string{"--ollamoon-binary", programs.Binary, "--ollamoon-store", store}
+	if r.Seal != MAC {
 		return args, nil
 	}
-	path := filepath.Join(t.dir, "seal.key")
-	if err := os.WriteFile(path, []byte(hex.EncodeToString(t.key)), 0o600); err != nil {
+	path := filepath.Join(r.dir, "seal.key")
+	if err := os.WriteFile(path, []byte(hex.EncodeToString(r.key)), 0o600); err != nil {
 		return nil, fmt.Errorf("writing the sealing key: %w", err)
 	}
 	return append(args, "--ollamoon-seal-key-file", path), nil
@@ -208,23 +205,14 @@ func (t *trial) compare(ctx context.Context, a, b []int32) (*results.Engine, err
 
 // complete adds what an answer says of itself, and which engine it was.
 func (t *trial) complete(ctx context.Context, e *results.Engine, ofB *completion) (err error) {
-	var props struct {
-		Build string `json:"build_info"`
-	}
-	if err := t.stock.call(ctx, http.MethodGet, "/props", nil, &props); err != nil {
+	if e.Build, err = t.stock.build(ctx); err != nil {
 		return err
 	}
-	e.Build = props.Build
 	if e.Probabilities, err = ofB.count(); err != nil {
 		return err
 	}
-	b := &e.Breakdown
-	if _, err := fmt.Sscanf(ofB.timing, "lookup;dur=%g, load;dur=%g, restore;dur=%g", &b.Lookup, &b.Load, &b.Restore); err != nil {
-		return fmt.Errorf("%s: %w: %q: %w", t.second.name, errHeader, ofB.timing, err)
-	}
-	b.Compute = ofB.computeMS
-	b.Other = max(0, e.TTFTReusedMS-b.Sum())
-	return nil
+	e.Breakdown, err = ofB.breakdown()
+	return err
 }
 
 // close ends the servers.

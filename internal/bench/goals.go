@@ -82,7 +82,6 @@ func summarizeEngine(w io.Writer, e *results.Engine) error {
 
 func figureRows(f *results.File) [][]string {
 	whole := func(v float64) string { return fmt.Sprintf("%.0f", v) }
-	tenths := func(v float64) string { return fmt.Sprintf("%.1f", v) }
 	rows := [][]string{{"", "publish MB/s", "reload MB/s", "reload p50 ms", "loopback MB", "held MiB"}}
 	for _, m := range []struct {
 		name string

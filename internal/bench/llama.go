@@ -68,7 +68,9 @@ func tryLlama(ctx context.Context, name string, command supervise.Command, args 
 		return nil, err
 	}
 	l := &llama{name: name, process: process, url: "http://127.0.0.1:" + port}
-	l.http = &http.Client{Transport: &http.Transport{Proxy: nil}}
+	// A llama-server closes a connection after an answer that it streams, and does
+	// not say so before.
+	l.http = &http.Client{Transport: &http.Transport{Proxy: nil, DisableKeepAlives: true}}
 	if err := process.Ready(ctx, modelInterval, l.healthy); err != nil {
 		l.stop()
 		return nil, err
@@ -149,14 +151,38 @@ func (l *llama) tokenize(ctx context.Context, text string) ([]int32, error) {
 	return answer.Tokens, err
 }
 
+// detokenize returns the text of tokens.
+func (l *llama) detokenize(ctx context.Context, tokens []int32) (string, error) {
+	var answer struct{ Content string }
+	err := l.call(ctx, http.MethodPost, "/detokenize", map[string]any{"tokens": tokens}, &answer)
+	return answer.Content, err
+}
+
+// erase empties the server's only slot.
+func (l *llama) erase(ctx context.Context) error {
+	return l.call(ctx, http.MethodPost, "/slots/0?action=erase", nil, nil)
+}
+
+// build is the build of llama-server.
+func (l *llama) build(ctx context.Context) (string, error) {
+	var props struct {
+		Build string `json:"build_info"`
+	}
+	err := l.call(ctx, http.MethodGet, "/props", nil, &props)
+	return props.Build, err
+}
+
 // A sharingStatus is what a stand-in says of itself, as far as it matters here.
 type sharingStatus struct {
-	Sharing bool
-	Reason  string
-	Pages   struct {
-		Hit         int64
-		BytesLoaded int64 `json:"bytes_loaded"`
-		Published   int64
+	Sharing   bool
+	Reason    string
+	Namespace string
+	Pages     struct {
+		LookedUp       int64 `json:"looked_up"`
+		Hit            int64
+		BytesLoaded    int64 `json:"bytes_loaded"`
+		Published      int64
+		BytesPublished int64 `json:"bytes_published"`
 	}
 }
 

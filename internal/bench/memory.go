@@ -12,15 +12,18 @@ import (
 	psnet "github.com/shirou/gopsutil/v4/net"
 )
 
-// resident returns the memory of this process that is resident, now and at its
+// resident returns the memory of this process that is resident.
+func resident() (now, peak int64, err error) { return residentOf("self") }
+
+// residentOf returns the memory of a process that is resident, now and at its
 // peak, in bytes; zeroes where the system does not tell.
-func resident() (now, peak int64, err error) {
-	status, err := os.ReadFile("/proc/self/status")
+func residentOf(process string) (now, peak int64, err error) {
+	status, err := os.ReadFile("/proc/" + process + "/status")
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, 0, nil
 	}
 	if err != nil {
-		return 0, 0, fmt.Errorf("reading this process's memory: %w", err)
+		return 0, 0, fmt.Errorf("reading the memory of process %s: %w", process, err)
 	}
 	for lines := bufio.NewScanner(bytes.NewReader(status)); lines.Scan(); {
 		// Lines of other fields are left alone: they do not begin so.

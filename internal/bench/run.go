@@ -82,7 +82,7 @@ var peerSource []byte
 type run struct {
 	Options
 	cluster *cluster.Cluster
-	dir     string // for sockets and the peer's source
+	dir     string // for sockets, the peer's source and pages
 	random  *rand.Rand
 	key     []byte // of the MAC
 }
@@ -104,12 +104,11 @@ func Run(ctx context.Context, o Options) (*results.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &run{Options: o, random: rand.New(chaCha()), key: make([]byte, page.KeyBytes)} //nolint:gosec // seeded by the system
-	_, _ = chaCha().Read(r.key)                                                         // never fails
-	if r.dir, err = os.MkdirTemp("", "ollamoon-bench-"); err != nil {
-		return nil, fmt.Errorf("making a folder for sockets: %w", err)
+	r, err := newRun(o)
+	if err != nil {
+		return nil, err
 	}
-	defer os.RemoveAll(r.dir) //nolint:errcheck // a few small files of the system's temporary folder
+	defer r.remove()
 	if err := os.WriteFile(filepath.Join(r.dir, "peer.py"), peerSource, 0o600); err != nil {
 		return nil, fmt.Errorf("writing the Python client's side: %w", err)
 	}
@@ -139,6 +138,20 @@ func Run(ctx context.Context, o Options) (*results.File, error) {
 	}
 	return f, nil
 }
+
+// newRun makes a run, whose folder its owner removes.
+func newRun(o Options) (*run, error) {
+	r := &run{Options: o, random: rand.New(chaCha()), key: make([]byte, page.KeyBytes)} //nolint:gosec // seeded by the system
+	_, _ = chaCha().Read(r.key)                                                         // never fails
+	var err error
+	if r.dir, err = os.MkdirTemp("", "ollamoon-bench-"); err != nil {
+		return nil, fmt.Errorf("making a folder for sockets: %w", err)
+	}
+	return r, nil
+}
+
+// remove removes a run's folder.
+func (r *run) remove() { _ = os.RemoveAll(r.dir) } // in the system's temporary folder
 
 func (r *run) startCluster(ctx context.Context) (err error) {
 	step, end := r.Progress.stage("starting Mooncake", 1)

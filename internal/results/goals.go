@@ -12,3 +12,25 @@ const (
 	// GoalHeldBytes is what a client stays below beyond its caller's buffers.
 	GoalHeldBytes = 64 << 20
 )
+
+// What the project sets out to reach in times to the first token.
+const (
+	// GoalOfPrimed is the most times a primed slot's time that reuse takes.
+	GoalOfPrimed = 4.0
+	// GoalPublishingAdded is the most that publishing adds, of a cold prompt's time.
+	GoalPublishingAdded = 0.03
+	// GoalMissMS is the most that a lookup that misses adds, GoalNoneMS a stand-in
+	// without a store.
+	GoalMissMS = 3.0
+	GoalNoneMS = 1.0
+	// GoalDecode is the least part of the stock engine's tokens a second: what is
+	// less is a loss that can be measured.
+	GoalDecode = 0.99
+	// GoalResidentBytes is the most that a stand-in has resident beside pages in
+	// flight.
+	GoalResidentBytes = 128 << 20
+)
+
+// GoalOfCold is how many times quicker than a cold prompt reuse is, by the
+// prompt's tokens.
+var GoalOfCold = map[int]float64{1793: 40, 7937: 150}

@@ -20,20 +20,9 @@ var ErrInvalid = errors.New("not a valid results file")
 // Parse checks data against the schema and its figures against each other, and
 // decodes it. The error names every place that is wrong.
 func Parse(data []byte) (*File, error) {
-	instance, err := jsonschema.UnmarshalJSON(bytes.NewReader(data))
-	if err != nil {
-		return nil, fmt.Errorf("%w: not JSON: %w", ErrInvalid, err)
-	}
-	schema, err := compiled()
-	if err != nil {
-		return nil, err
-	}
-	if err := schema.Validate(instance); err != nil {
-		return nil, problems(schemaProblems(err))
-	}
 	var f File
-	if err := json.Unmarshal(data, &f); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
+	if err := decode(data, fileSchema, &f); err != nil {
+		return nil, err
 	}
 	if found := f.contradictions(); len(found) > 0 {
 		return nil, problems(found)
@@ -41,22 +30,54 @@ func Parse(data []byte) (*File, error) {
 	return &f, nil
 }
 
-var compiled = sync.OnceValues(func() (*jsonschema.Schema, error) {
-	document, err := jsonschema.UnmarshalJSON(bytes.NewReader(Schema))
+// The schemas' identifiers.
+const (
+	fileSchema = "urn:ollamoon:results:1"
+	ttftSchema = "urn:ollamoon:ttft:1"
+)
+
+// decode checks data against a schema and decodes it.
+func decode(data []byte, schema string, into any) error {
+	instance, err := jsonschema.UnmarshalJSON(bytes.NewReader(data))
 	if err != nil {
-		return nil, fmt.Errorf("reading the results schema: %w", err)
+		return fmt.Errorf("%w: not JSON: %w", ErrInvalid, err)
 	}
-	const name = "results.schema.json"
+	schemas, err := compiled()
+	if err != nil {
+		return err
+	}
+	if err := schemas[schema].Validate(instance); err != nil {
+		return problems(schemaProblems(err))
+	}
+	if err := json.Unmarshal(data, into); err != nil {
+		return fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	return nil
+}
+
+// compiled are the schemas by their identifiers. One refers to the other.
+var compiled = sync.OnceValues(func() (map[string]*jsonschema.Schema, error) {
+	sources := map[string][]byte{fileSchema: Schema, ttftSchema: TTFTSchema}
 	compiler := jsonschema.NewCompiler()
 	compiler.AssertFormat()
-	if err := compiler.AddResource(name, document); err != nil {
-		return nil, fmt.Errorf("reading the results schema: %w", err)
+	for name, source := range sources {
+		document, err := jsonschema.UnmarshalJSON(bytes.NewReader(source))
+		if err == nil {
+			err = compiler.AddResource(name, document)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("reading the schema %s: %w", name, err)
+		}
 	}
-	schema, err := compiler.Compile(name)
-	if err != nil {
-		return nil, fmt.Errorf("compiling the results schema: %w", err)
+	schemas := map[string]*jsonschema.Schema{}
+	for name := range sources {
+		schema, err := compiler.Compile(name)
+		if err != nil {
+			return nil, fmt.Errorf("compiling the schema %s: %w", name, err)
+		}
+		schemas[name] = schema
 	}
-	return schema, nil
+	return schemas, nil
 })
 
 func problems(found []string) error {
@@ -120,17 +141,24 @@ func (f *File) contradictions() []string {
 		{"transfer/shared_memory", f.Transfer.SharedMemory.ReloadMS},
 		{"peer/python_client", f.Peer.PythonClient.ReloadMS},
 	} {
-		const rounding = 1e-6 // of a mean of equal timings
-		if m.ms.Min > m.ms.P50 || m.ms.P50 > m.ms.Max ||
-			m.ms.Mean < m.ms.Min*(1-rounding) || m.ms.Mean > m.ms.Max*(1+rounding) {
-			wrong("at '/%s/reload_ms': min, p50, mean and max are out of order", m.name)
-		}
+		m.ms.contradictions("/"+m.name+"/reload_ms", wrong)
 	}
 	if f.Engine != nil {
 		f.Engine.contradictions(wrong)
 	}
 	return found
 }
+
+func (s Spread) contradictions(place string, wrong func(format string, args ...any)) {
+	const rounding = 1e-6 // of a mean of equal timings
+	if s.Min > s.P50 || s.P50 > s.Max || s.Mean < s.Min*(1-rounding) || s.Mean > s.Max*(1+rounding) {
+		wrong("at '%s': min, p50, mean and max are out of order", place)
+	}
+}
+
+// clockSlack is a part of a time: the engine and the client have clocks of their
+// own.
+const clockSlack = 0.05
 
 func (e *Engine) contradictions(wrong func(format string, args ...any)) {
 	if e.TokensSkipped > e.PromptTokens {
@@ -139,8 +167,7 @@ func (e *Engine) contradictions(wrong func(format string, args ...any)) {
 	if loaded := e.PagesLoaded * int64(e.PageTokens); loaded > int64(e.TokensSkipped) {
 		wrong("at '/engine/pages_loaded': their %d tokens are more than the %d skipped", loaded, e.TokensSkipped)
 	}
-	const slack = 0.05 // the engine and the client have clocks of their own
-	if sum := e.Breakdown.Sum(); math.Abs(sum-e.TTFTReusedMS) > slack*e.TTFTReusedMS {
+	if sum := e.Breakdown.Sum(); math.Abs(sum-e.TTFTReusedMS) > clockSlack*e.TTFTReusedMS {
 		wrong("at '/engine/breakdown_ms': the parts are %g ms of %g", sum, e.TTFTReusedMS)
 	}
 }

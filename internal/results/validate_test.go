@@ -179,10 +179,8 @@ type schemaNode struct {
 
 // The schema and the Go types say the same: names, types, and what is optional.
 func TestSchemaIsTheGoShape(t *testing.T) {
+	file, ttft := schemaRoot(t, Schema), schemaRoot(t, TTFTSchema)
 	var root schemaNode
-	if err := json.NewDecoder(bytes.NewReader(Schema)).Decode(&root); err != nil {
-		t.Fatal(err)
-	}
 	var compare func(place string, node schemaNode, typ reflect.Type)
 	compare = func(place string, node schemaNode, typ reflect.Type) {
 		if typ.Kind() == reflect.Pointer {
@@ -190,6 +188,9 @@ func TestSchemaIsTheGoShape(t *testing.T) {
 		}
 		if name, ok := strings.CutPrefix(node.Ref, "#/$defs/"); ok {
 			node = root.Defs[name]
+		}
+		if name, ok := strings.CutPrefix(node.Ref, fileSchema+"#/$defs/"); ok {
+			node = file.Defs[name]
 		}
 		if want := jsonType(typ); len(node.Enum) == 0 && !strings.Contains(string(node.Type), strconv.Quote(want)) {
 			t.Errorf("%s: the schema says %s, Go %s", place, node.Type, want)
@@ -219,7 +220,19 @@ func TestSchemaIsTheGoShape(t *testing.T) {
 			}
 		}
 	}
+	root = file
 	compare("file", root, reflect.TypeFor[File]())
+	root = ttft
+	compare("ttft", root, reflect.TypeFor[TTFT]())
+}
+
+func schemaRoot(t *testing.T, schema []byte) schemaNode {
+	t.Helper()
+	var root schemaNode
+	if err := json.NewDecoder(bytes.NewReader(schema)).Decode(&root); err != nil {
+		t.Fatal(err)
+	}
+	return root
 }
 
 func jsonType(typ reflect.Type) string {
@@ -243,7 +256,7 @@ func jsonType(typ reflect.Type) string {
 
 // Each figure's description names its unit.
 func TestSchemaNamesUnits(t *testing.T) {
-	units := []string{"in bytes", "in milliseconds", "in MB/s (10^6 bytes a second)", "in tokens", "in pages", "a count", "without unit"}
+	units := []string{"in bytes", "in milliseconds", "in MB/s (10^6 bytes a second)", "in tokens", "in pages", "a count", "without unit", "in tokens a second"}
 	var walk func(place string, node schemaNode)
 	walk = func(place string, node schemaNode) {
 		isFigure := strings.Contains(string(node.Type), "number") || strings.Contains(string(node.Type), "integer") ||
@@ -258,11 +271,8 @@ func TestSchemaNamesUnits(t *testing.T) {
 			walk(place+"#"+name, inner)
 		}
 	}
-	var root schemaNode
-	if err := json.Unmarshal(Schema, &root); err != nil {
-		t.Fatal(err)
-	}
-	walk("", root)
+	walk("", schemaRoot(t, Schema))
+	walk("ttft", schemaRoot(t, TTFTSchema))
 }
 
 // The results that the repository shows are those of a run, whole.
