@@ -155,8 +155,9 @@ func (c *Client) LoRAs(ctx context.Context) ([]LoRA, error) {
 	return loras, err
 }
 
-// Tokenize returns the tokens that the engine makes of a prompt.
-func (c *Client) Tokenize(ctx context.Context, content string) ([]int32, error) {
+// Tokenize returns the tokens that the engine makes of a prompt: a text, or a
+// list of texts and tokens.
+func (c *Client) Tokenize(ctx context.Context, content any) ([]int32, error) {
 	var answer struct{ Tokens []int32 }
 	err := c.call(ctx, http.MethodPost, "/tokenize", map[string]any{
 		"content": content, "add_special": true, "parse_special": true,
@@ -170,6 +171,16 @@ func (c *Client) ApplyTemplate(ctx context.Context, body []byte) (string, error)
 	var answer struct{ Prompt string }
 	err := c.call(ctx, http.MethodPost, "/apply-template", body, &answer)
 	return answer.Prompt, err
+}
+
+// CountTokens returns how many tokens the engine makes of a request's body, under
+// the path that counts those of its kind.
+func (c *Client) CountTokens(ctx context.Context, path string, body []byte) (int, error) {
+	var answer struct {
+		Tokens int `json:"input_tokens"`
+	}
+	err := c.call(ctx, http.MethodPost, path, body, &answer)
+	return answer.Tokens, err
 }
 
 // Timings say how the engine came to an answer.

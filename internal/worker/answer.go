@@ -19,6 +19,7 @@ var (
 	// In a JSON string the quotes would have a backslash before them.
 	cachedPattern    = regexp.MustCompile(`([{,])"cached_tokens":(\d+)`)
 	anthropicPattern = regexp.MustCompile(`"cache_read_input_tokens":(\d+),"input_tokens":(\d+)`)
+	responsesPattern = regexp.MustCompile(`"input_tokens":(\d+),"output_tokens":\d+,"total_tokens":\d+,"input_tokens_details":\{"cached_tokens":(\d+)\}`)
 )
 
 // apply returns a piece of an answer, an event or a whole body, with its figures
@@ -128,6 +129,10 @@ func timingsOf(piece []byte) (cached, computed int, ok bool) {
 	}
 	if parts := anthropicPattern.FindSubmatch(piece); parts != nil {
 		return atoi(parts[1]), atoi(parts[2]), true
+	}
+	if parts := responsesPattern.FindSubmatch(piece); parts != nil {
+		cached = atoi(parts[2])
+		return cached, atoi(parts[1]) - cached, true
 	}
 	return 0, 0, false
 }

@@ -13,6 +13,7 @@ type remembered struct {
 	limit int // tokens
 	mu    struct {
 		sync.Mutex
+		distrusted    bool
 		conversations []conversation // the oldest first
 		tokens        int
 	}
@@ -30,6 +31,9 @@ func (m *remembered) put(tokens []int32, sound int) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.mu.distrusted {
+		return
+	}
 	// One that goes on takes the place of its beginning.
 	m.delete(func(c conversation) bool { return common(c.tokens, tokens) == len(c.tokens) })
 	m.mu.conversations = append(m.mu.conversations, conversation{slices.Clone(tokens), sound})
@@ -48,6 +52,15 @@ func (m *remembered) delete(match func(conversation) bool) {
 		}
 		return yes
 	})
+}
+
+// distrust says that from now on the engine may remember rows that other adapters
+// made, which it does not tell from those of the present ones: nothing that it
+// brings back is counted on any more.
+func (m *remembered) distrust() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.mu.distrusted, m.mu.conversations, m.mu.tokens = true, nil, 0
 }
 
 // longest returns how many tokens of a prompt are remembered.

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 
 	"ollamoon/internal/engine"
 )
@@ -17,10 +16,8 @@ var errUnpredictable = errors.New("worker: tokens cannot be predicted")
 
 // A request is what a completion's body says that matters here.
 type request struct {
-	Prompt      json.RawMessage `json:"prompt"`
+	Prompt      prompt          `json:"prompt"`
 	Messages    json.RawMessage `json:"messages"`
-	System      json.RawMessage `json:"system"`
-	Input       json.RawMessage `json:"input"`
 	Multimodal  json.RawMessage `json:"multimodal_data"`
 	LoRA        json.RawMessage `json:"lora"`
 	IDSlot      *int            `json:"id_slot"`
@@ -33,7 +30,7 @@ type request struct {
 // all of them when it makes several answers, whose slots the engine chooses.
 func (r *request) slotWanted() int {
 	switch {
-	case r.N > 1 || r.NCmpl > 1:
+	case r.N > 1 || r.NCmpl > 1 || r.Prompt.several:
 		return allSlots
 	case r.IDSlot != nil && *r.IDSlot >= 0:
 		return *r.IDSlot
@@ -41,11 +38,62 @@ func (r *request) slotWanted() int {
 	return anySlot
 }
 
+// A prompt is what a request's field of that name holds: text, tokens, or text
+// and tokens mixed; or several of these.
+type prompt struct {
+	tokens  []int32         // if it is nothing but tokens
+	text    json.RawMessage // if it has text: what the engine makes tokens of
+	several bool
+}
+
+// UnmarshalJSON takes everything; what is no prompt the engine refuses.
+func (p *prompt) UnmarshalJSON(data []byte) error {
+	*p = prompt{}
+	switch data[0] {
+	case '"':
+		p.text = bytes.Clone(data)
+	case '[':
+		if json.Unmarshal(data, &p.tokens) == nil {
+			return nil
+		}
+		p.tokens = nil
+		var parts []json.RawMessage
+		if err := json.Unmarshal(data, &parts); err != nil {
+			return err
+		}
+		p.list(data, parts)
+	}
+	return nil
+}
+
+// list takes a list, as the engine does: one that has a number in it is one
+// prompt of tokens and texts, any other is a list of prompts.
+func (p *prompt) list(data []byte, parts []json.RawMessage) {
+	numbers, texts := 0, 0
+	for _, part := range parts {
+		switch c := part[0]; {
+		case c == '"':
+			texts++
+		case c == '-' || c >= '0' && c <= '9':
+			numbers++
+		}
+	}
+	switch {
+	case numbers > 0 && numbers+texts == len(parts):
+		p.text = bytes.Clone(data)
+	case numbers == 0 && len(parts) == 1:
+		_ = p.UnmarshalJSON(parts[0]) // it is JSON
+	default:
+		p.several = len(parts) > 1
+	}
+}
+
 // predict returns the tokens that the engine will make of a request.
 type predict func(ctx context.Context, c *engine.Client, r *request, body []byte) ([]int32, error)
 
 // predictions by path; a path with nil is a completion whose tokens are not
-// predicted, and which is therefore not shared.
+// predicted, and which is therefore not shared: only the engine knows the tokens
+// that stand around an infill's parts, and how much of these it takes.
 var predictions = map[string]predict{
 	"/completion":          predictPrompt,
 	"/completions":         predictPrompt,
@@ -53,39 +101,28 @@ var predictions = map[string]predict{
 	"/chat/completions":    predictChat,
 	"/v1/chat/completions": predictChat,
 	"/v1/messages":         predictMessages,
-	"/v1/responses":        nil,
-	"/responses":           nil,
+	"/v1/responses":        predictResponses,
+	"/responses":           predictResponses,
 	"/infill":              nil,
 }
 
 func unpredictable(why string) error { return fmt.Errorf("%w: %s", errUnpredictable, why) }
 
-// predictPrompt takes a prompt that is a string, or tokens.
+// predictPrompt takes one prompt.
 func predictPrompt(ctx context.Context, c *engine.Client, r *request, _ []byte) ([]int32, error) {
-	prompt := bytes.TrimSpace(r.Prompt)
 	switch {
-	case len(prompt) == 0:
-		return nil, unpredictable("no prompt")
-	case prompt[0] == '"':
-		var text string
-		if err := json.Unmarshal(prompt, &text); err != nil {
-			return nil, unpredictable("a prompt that is no string")
-		}
-		return c.Tokenize(ctx, text)
-	case prompt[0] == '[':
-		var tokens []int32
-		if err := json.Unmarshal(prompt, &tokens); err != nil {
-			return nil, unpredictable("several prompts, or one of text and tokens")
-		}
-		return tokens, nil
+	case r.Prompt.tokens != nil:
+		return r.Prompt.tokens, nil
+	case r.Prompt.text != nil:
+		return c.Tokenize(ctx, r.Prompt.text)
 	}
-	return nil, unpredictable("a prompt that is neither text nor tokens")
+	return nil, unpredictable("no prompt of text or tokens, or several")
 }
 
 // predictChat lets the engine apply its template.
 func predictChat(ctx context.Context, c *engine.Client, r *request, body []byte) ([]int32, error) {
-	if hasMedia(r.Messages) {
-		return nil, unpredictable("media in the prompt")
+	if !textOnly(r.Messages) {
+		return nil, unpredictable("other than text in the prompt")
 	}
 	prompt, err := c.ApplyTemplate(ctx, body)
 	if err != nil {
@@ -94,55 +131,50 @@ func predictChat(ctx context.Context, c *engine.Client, r *request, body []byte)
 	return c.Tokenize(ctx, prompt)
 }
 
-// predictMessages rewrites an Anthropic request as a chat: the engine's
-// template call does not know its system field.
-func predictMessages(ctx context.Context, c *engine.Client, r *request, _ []byte) ([]int32, error) {
-	if hasMedia(r.Messages) {
-		return nil, unpredictable("media in the prompt")
-	}
-	var messages []json.RawMessage
-	if err := json.Unmarshal(r.Messages, &messages); err != nil {
-		return nil, unpredictable("messages that are no list")
-	}
-	if system := systemText(r.System); system != "" {
-		first, err := json.Marshal(map[string]string{"role": "system", "content": system})
-		if err != nil {
-			return nil, unpredictable("a system prompt that is no text")
-		}
-		messages = append([]json.RawMessage{first}, messages...)
-	}
-	body, err := json.Marshal(map[string]any{"messages": messages})
-	if err != nil {
-		return nil, unpredictable("messages that are no JSON")
-	}
-	prompt, err := c.ApplyTemplate(ctx, body)
+// predictMessages takes a request in Anthropic's form, which the engine's
+// template call does not know.
+func predictMessages(ctx context.Context, c *engine.Client, _ *request, body []byte) ([]int32, error) {
+	chat, err := chatOfMessages(body)
+	return predictConverted(ctx, c, chat, err, "/v1/messages/count_tokens", body)
+}
+
+// predictResponses takes a request in the form of OpenAI's responses, which the
+// engine's template call does not know either.
+func predictResponses(ctx context.Context, c *engine.Client, _ *request, body []byte) ([]int32, error) {
+	chat, err := chatOfResponses(body)
+	return predictConverted(ctx, c, chat, err, "/v1/responses/input_tokens", body)
+}
+
+// predictConverted takes a chat that was made of a body in another form, unless
+// the engine, asked under count, makes another number of tokens of that body.
+func predictConverted(ctx context.Context, c *engine.Client, chat map[string]any, err error, count string, body []byte) ([]int32, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.Tokenize(ctx, prompt)
+	converted, err := json.Marshal(chat)
+	if err != nil {
+		return nil, unpredictable(err.Error())
+	}
+	prompt, err := c.ApplyTemplate(ctx, converted)
+	if err != nil {
+		return nil, err
+	}
+	tokens, err := c.Tokenize(ctx, prompt)
+	if err != nil {
+		return nil, err
+	}
+	n, err := c.CountTokens(ctx, count, body)
+	if err != nil {
+		return nil, err
+	}
+	if n != len(tokens) {
+		return nil, unpredictable("the engine converts it in another way")
+	}
+	return tokens, nil
 }
 
-// systemText is an Anthropic system prompt: a string, or blocks of text.
-func systemText(raw json.RawMessage) string {
-	var text string
-	if json.Unmarshal(raw, &text) == nil {
-		return text
-	}
-	var blocks []struct {
-		Text string `json:"text"`
-	}
-	if json.Unmarshal(raw, &blocks) != nil {
-		return ""
-	}
-	var b strings.Builder
-	for _, block := range blocks {
-		b.WriteString(block.Text)
-	}
-	return b.String()
-}
-
-// hasMedia reports whether a message has a part that is not text.
-func hasMedia(messages json.RawMessage) bool {
+// textOnly reports whether all parts of a chat's messages are text.
+func textOnly(messages json.RawMessage) bool {
 	var list []struct {
 		Content json.RawMessage `json:"content"`
 	}
@@ -150,20 +182,22 @@ func hasMedia(messages json.RawMessage) bool {
 		return false
 	}
 	for _, m := range list {
+		if len(m.Content) == 0 || m.Content[0] != '[' {
+			continue
+		}
 		var parts []struct {
 			Type string `json:"type"`
 		}
 		if json.Unmarshal(m.Content, &parts) != nil {
-			continue
+			return false
 		}
 		for _, p := range parts {
-			switch p.Type {
-			case "image", "image_url", "input_image", "input_audio", "audio", "video", "video_url", "input_video":
-				return true
+			if p.Type != "text" {
+				return false
 			}
 		}
 	}
-	return false
+	return true
 }
 
 // withField returns a request's body with a field more, which must be a JSON

@@ -49,9 +49,8 @@ func (s *slot) advance(tokens []int32, reused, computed, ubatch int, confirmed b
 	var sound int
 	if reused <= live {
 		sound = min(s.sound, reused)
-	} else {
-		// From the engine's memory; or else generated rows, or shifted ones.
-		sound = m.take(tokens, reused)
+	} else if sound = m.take(tokens, reused); s.unknown || live > 0 && live == len(s.tokens) {
+		sound = 0 // maybe not from the engine's memory: generated rows, or shifted ones
 	}
 	m.lost(tokens, reused)
 	if sound == reused {

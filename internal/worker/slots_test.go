@@ -177,6 +177,34 @@ func TestProvenance(t *testing.T) {
 	}
 }
 
+// Rows beyond a slot's known ones are taken to be from the engine's memory only
+// where they cannot be what was generated behind these.
+func TestGeneratedRowsAreNotTakenForRemembered(t *testing.T) {
+	for name, c := range map[string]struct {
+		held *slot
+		want int
+	}{
+		"behind the prompt":         {&slot{tokens: counted(0, 600), sound: 600}, 0},
+		"in a slot that is unknown": {&slot{unknown: true}, 0},
+		"in an empty slot":          {&slot{}, 900},
+		"in another conversation's": {&slot{tokens: append(counted(0, 10), counted(5000, 5600)...), sound: 600}, 900},
+	} {
+		m := &remembered{limit: 2000}
+		m.put(counted(0, 700), 700)
+		c.held.advance(counted(0, 900), 650, 250, 512, true, m)
+		if c.held.sound != c.want {
+			t.Errorf("%s: %d sound rows, want %d", name, c.held.sound, c.want)
+		}
+	}
+	m := &remembered{limit: 2000}
+	m.put(counted(0, 700), 700)
+	m.distrust()
+	m.put(counted(0, 700), 700)
+	if n := m.longest(counted(0, 700)); n != 0 {
+		t.Errorf("%d tokens of a memory that is not trusted", n)
+	}
+}
+
 func TestMemory(t *testing.T) {
 	m := &remembered{limit: 2000}
 	s := &slot{}
