@@ -34,10 +34,12 @@ type counts struct {
 }
 
 // Stats returns the counts so far.
-func (c *Connector) Stats() Stats {
-	c.counts.mu.Lock()
-	defer c.counts.mu.Unlock()
-	s := c.counts.mu.stats
+func (c *Connector) Stats() Stats { return c.counts.get() }
+
+func (c *counts) get() Stats {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.mu.stats
 	s.Rejected = maps.Clone(s.Rejected)
 	return s
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"testing"
 )
 
@@ -149,6 +150,34 @@ func TestCellsInAnyOrder(t *testing.T) {
 	}
 }
 
+// A file whose cells are turned has the same pages.
+func TestTurnedCells(t *testing.T) {
+	shape := shapes()["plain"]
+	straight, tokens, pages := made(t, shape)
+	turned := slices.Clone(pages)
+	turned[0].Turn = 1
+	var b bytes.Buffer
+	if err := shape.Write(&b, tokens, pageTokens, turned); err != nil {
+		t.Fatal(err)
+	}
+	if b.Len() != len(straight) || bytes.Equal(b.Bytes(), straight) {
+		t.Errorf("%d bytes turned, %d straight", b.Len(), len(straight))
+	}
+	f, err := parse(b.Bytes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := f.Sections[0].Positions[0]; got != pageTokens {
+		t.Errorf("the first cell is of position %d, want that of the second page", got)
+	}
+	payload := make([]byte, shape.Sections[0].PageBytes(pageTokens))
+	for i, want := range pages[0].Payloads {
+		if err := f.Sections[0].ReadPage(payload, i, pageTokens); err != nil || !bytes.Equal(payload, want) {
+			t.Errorf("page %d: other bytes, or %v", i, err)
+		}
+	}
+}
+
 func TestOn(t *testing.T) {
 	four := shapes()["four streams"].On(3).Sections[0]
 	if four.Stream != 3 || four.Sequence != 3 {
@@ -230,16 +259,21 @@ func TestWriteRefuses(t *testing.T) {
 	shape := shapes()["plain"]
 	_, tokens, pages := made(t, shape)
 	for name, write := range map[string]func() error{
-		"part of a page":    func() error { return shape.Write(&bytes.Buffer{}, tokens[:11], pageTokens, pages) },
-		"no tokens":         func() error { return shape.Write(&bytes.Buffer{}, nil, pageTokens, pages) },
-		"more tokens":       func() error { return shape.Write(&bytes.Buffer{}, append(tokens, 1, 2, 3, 4), pageTokens, pages) },
-		"no section":        func() error { return shape.Write(&bytes.Buffer{}, tokens, pageTokens, nil) },
-		"a page of another": func() error { return shape.Write(&bytes.Buffer{}, tokens[:4], pageTokens, []Pages{{0, [][]byte{{1}}}}) },
+		"part of a page": func() error { return shape.Write(&bytes.Buffer{}, tokens[:11], pageTokens, pages) },
+		"no tokens":      func() error { return shape.Write(&bytes.Buffer{}, nil, pageTokens, pages) },
+		"more tokens":    func() error { return shape.Write(&bytes.Buffer{}, append(tokens, 1, 2, 3, 4), pageTokens, pages) },
+		"no section":     func() error { return shape.Write(&bytes.Buffer{}, tokens, pageTokens, nil) },
+		"a page of another": func() error {
+			return shape.Write(&bytes.Buffer{}, tokens[:4], pageTokens, []Pages{{Payloads: [][]byte{{1}}}})
+		},
 		"pages before a gap": func() error {
-			return shape.Write(&bytes.Buffer{}, tokens, pageTokens, []Pages{{0, pages[0].Payloads[:2]}})
+			return shape.Write(&bytes.Buffer{}, tokens, pageTokens, []Pages{{Payloads: pages[0].Payloads[:2]}})
+		},
+		"a turn past the pages": func() error {
+			return shape.Write(&bytes.Buffer{}, tokens, pageTokens, []Pages{{Payloads: pages[0].Payloads, Turn: 9}})
 		},
 		"a page before first": func() error {
-			return shape.Write(&bytes.Buffer{}, tokens, pageTokens, []Pages{{-1, pages[0].Payloads}})
+			return shape.Write(&bytes.Buffer{}, tokens, pageTokens, []Pages{{First: -1, Payloads: pages[0].Payloads}})
 		},
 	} {
 		if err := write(); !errors.Is(err, ErrPage) {

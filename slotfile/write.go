@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"slices"
 )
 
 // Pages are consecutive pages of one section, for Write.
@@ -14,6 +15,11 @@ type Pages struct {
 	First int
 	// Payloads are the pages' rows, as ReadPage gives them.
 	Payloads [][]byte
+	// Turn is how many of the first pages have their cells behind those of the
+	// others, as in a ring of cells that has been gone round. An engine fills its
+	// cells in the order of the file, and the last bits of what it computes depend
+	// on the order.
+	Turn int
 }
 
 // Write makes a slot file that an engine of the given shape restores: tokens,
@@ -62,6 +68,9 @@ func (s Shape) check(tokens []int32, pageTokens int, sections []Pages) error {
 		return fmt.Errorf("%w: %d tokens are no whole pages of %d", ErrPage, len(tokens), pageTokens)
 	}
 	for i, p := range sections {
+		if p.Turn < 0 || p.Turn > len(p.Payloads) {
+			return fmt.Errorf("%w: section %d is turned by %d of %d pages", ErrPage, i, p.Turn, len(p.Payloads))
+		}
 		if p.First < 0 || len(p.Payloads) == 0 || (p.First+len(p.Payloads))*pageTokens != len(tokens) {
 			return fmt.Errorf("%w: section %d has %d pages from %d on for %d tokens", ErrPage, i, len(p.Payloads), p.First, len(tokens))
 		}
@@ -103,11 +112,12 @@ func (w *writer) section(s *SectionShape, pageTokens int, pages Pages) {
 		cells := len(pages.Payloads) * pageTokens
 		w.u32(uint32(cells)) //nolint:gosec // checked
 		for i := range cells {
-			w.i32(int32(pages.First*pageTokens + i)) //nolint:gosec // checked
+			token := (i + pages.Turn*pageTokens) % cells
+			w.i32(int32(pages.First*pageTokens + token)) //nolint:gosec // checked
 			w.u32(1)
 			w.i32(s.Sequence)
 		}
-		w.rows(s, pageTokens, pages.Payloads)
+		w.rows(s, pageTokens, slices.Concat(pages.Payloads[pages.Turn:], pages.Payloads[:pages.Turn]))
 	}
 }
 

@@ -36,6 +36,7 @@ var (
 	optSlotPath  = option{names: []string{"--slot-save-path"}, variable: "LLAMA_ARG_SLOT_SAVE_PATH"}
 	optBatch     = option{names: []string{"-b", "--batch-size"}, variable: "LLAMA_ARG_BATCH"}
 	optCacheRAM  = option{names: []string{"-cram", "--cache-ram"}, variable: "LLAMA_ARG_CACHE_RAM"}
+	optSWAFull   = option{names: []string{"--swa-full"}, variable: "LLAMA_ARG_SWA_FULL", bare: true}
 	optUBatch    = option{names: []string{"-ub", "--ubatch-size"}, variable: "LLAMA_ARG_UBATCH"}
 
 	optEmbedding = option{names: []string{"--embedding", "--embeddings"}, variable: "LLAMA_ARG_EMBEDDINGS", bare: true}
@@ -187,6 +188,10 @@ func (a Arguments) UBatch() int {
 	}
 	return min(number(optUBatch, defaultUBatch), number(optBatch, defaultBatch))
 }
+
+// WholeWindow reports whether layers with a sliding window keep all of their
+// rows.
+func (a Arguments) WholeWindow() bool { return a.has(optSWAFull) }
 
 // Remembers returns how many bytes of conversations the engine keeps besides its
 // slots.

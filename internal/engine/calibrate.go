@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"ollamoon/slotfile"
 )
@@ -23,12 +24,16 @@ const calibrationTokens = 16
 // computes a few tokens, saves them, cuts the file, makes it again, which must
 // give the same bytes, erases the slot, restores the made file and asks once
 // more, which must reuse it. It returns the shape of the engine's slot files, for
-// slot 0, and leaves that slot empty. Of a cache with a sliding window, whose
-// slot files have several sections, the reuse stays unknown.
+// slot 0, and leaves that slot empty.
+//
+// A cache whose slot files have two sections has layers with a sliding window of
+// so many tokens, or, with a window of 0, keeps all rows of them. An engine with a
+// window reuses only what is longer, so the file that it has to reuse is made
+// longer with rows of zeros.
 //
 // An engine that lacks what is needed gives an error that wraps ErrNoSharing;
 // any other error is a failed call.
-func Calibrate(ctx context.Context, c *Client, slotFolder string) (slotfile.Shape, error) {
+func Calibrate(ctx context.Context, c *Client, slotFolder string, window int) (slotfile.Shape, error) {
 	const slot = 0
 	tokens, err := calibrationPrompt(ctx, c)
 	if err != nil {
@@ -41,13 +46,17 @@ func Calibrate(ctx context.Context, c *Client, slotFolder string) (slotfile.Shap
 	if err != nil {
 		return slotfile.Shape{}, err
 	}
+	if len(shape.Sections) > 1 && window > 0 {
+		if tokens, err = restoreZeros(ctx, c, slot, slotFolder, shape, tokens, window); err != nil {
+			return slotfile.Shape{}, err
+		}
+	}
 	// One token past the restored ones, so that there is something to compute.
 	timings, err := c.Prefill(ctx, slot, append(tokens, tokens[0]))
 	if err != nil {
 		return slotfile.Shape{}, fmt.Errorf("calibrating: %w", err)
 	}
-	// With a sliding window an engine reuses only what is longer than the window.
-	if timings.CacheTokens != len(tokens) && len(shape.Sections) == 1 {
+	if timings.CacheTokens != len(tokens) {
 		return slotfile.Shape{}, fmt.Errorf("%w: of %d restored tokens it reuses %d", ErrNoSharing, len(tokens), timings.CacheTokens)
 	}
 	if err := c.Erase(ctx, slot); err != nil {
@@ -104,6 +113,32 @@ func cutAndMake(ctx context.Context, c *Client, slot int, folder string, tokens 
 		return none, noSharing("restoring a slot", err)
 	}
 	return file.Shape, nil
+}
+
+// restoreZeros fills a slot with a prompt longer than a sliding window, made of
+// the given tokens, and returns it.
+func restoreZeros(ctx context.Context, c *Client, slot int, folder string, shape slotfile.Shape, tokens []int32, window int) ([]int32, error) {
+	const made = "calibration-zeros"
+	defer os.Remove(filepath.Join(folder, made)) //nolint:errcheck // a leftover harms nobody
+	pages := window/len(tokens) + 2
+	prompt := slices.Repeat(tokens, pages)
+	sections := make([]slotfile.Pages, len(shape.Sections))
+	for i := range sections {
+		zeros := make([]byte, shape.Sections[i].PageBytes(len(tokens)))
+		sections[i].Payloads = slices.Repeat([][]byte{zeros}, pages)
+	}
+	file, err := os.OpenFile(filepath.Join(folder, made), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600) //nolint:gosec // a file of ours
+	if err != nil {
+		return nil, fmt.Errorf("calibrating: %w", err)
+	}
+	err = shape.Write(file, prompt, len(tokens), sections)
+	if err := errors.Join(err, file.Close()); err != nil {
+		return nil, fmt.Errorf("calibrating: %w", err)
+	}
+	if err := c.Restore(ctx, slot, made, len(prompt)); err != nil {
+		return nil, noSharing(fmt.Sprintf("restoring %d tokens, a window of %d and more", len(prompt), window), err)
+	}
+	return prompt, nil
 }
 
 // remake writes a file whose tokens are one page from that page.

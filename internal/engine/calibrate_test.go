@@ -65,7 +65,7 @@ func TestCalibrate(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, slots := started(t, c.model, c.args...)
-			shape, err := Calibrate(within(t), p.Client, slots)
+			shape, err := Calibrate(within(t), p.Client, slots, 512)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -29,6 +29,7 @@ type identity struct {
 	loras    []engine.LoRA
 	props    engine.Props
 	shape    slotfile.Shape
+	window   int // of layers with a sliding window that keep no more than it
 	seal     string
 }
 

@@ -113,8 +113,20 @@ func (s *standIn) calibrate(ctx context.Context) (identity, error) {
 		return known, err
 	}
 	known.props = props
-	known.shape, err = engine.Calibrate(ctx, s.engine.Client, s.folders.slots)
-	return known, err
+	var untold error
+	if !s.args.WholeWindow() {
+		known.window, untold = slidingWindow(props.ModelPath)
+	}
+	known.shape, err = engine.Calibrate(ctx, s.engine.Client, s.folders.slots, known.window)
+	switch {
+	case err != nil:
+		return known, err
+	case len(known.shape.Sections) == 1:
+		known.window = 0
+	case untold != nil:
+		return known, fmt.Errorf("%w: its cache has several sections: %w", engine.ErrNoSharing, untold)
+	}
+	return known, nil
 }
 
 // share starts sharing.
@@ -180,7 +192,7 @@ func (s *standIn) sharing(ctx context.Context, known identity, sealer *page.Seal
 	}
 	return &worker.Sharing{
 		Store: s.store.Load(), Role: s.settings.Role, Namespace: namespace, Sealer: sealer, Exact: s.settings.Exact,
-		Shape: known.shape, Folder: s.folders.slots, Deadline: s.settings.Deadline,
+		Shape: known.shape, Window: known.window, Ring: known.ring(), Folder: s.folders.slots, Deadline: s.settings.Deadline,
 	}, nil
 }
 

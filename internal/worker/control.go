@@ -49,6 +49,7 @@ func (w *Worker) Reshare(ctx context.Context, change func() (*Sharing, error)) e
 		s.forget()
 	}
 	w.share.Store(nil)
+	w.memory.distrust()
 	sharing, err := change()
 	if err != nil || sharing == nil {
 		return err
@@ -83,7 +84,7 @@ func (w *Worker) Status() Status {
 	s := Status{Slots: w.config.Slots, Free: w.queue.idle(), Waiting: w.queue.waiting(), Each: w.queue.each()}
 	if share := w.share.Load(); share != nil {
 		s.PageLoad, s.TokenCompute = share.estimates.rates()
-		s.Pages = share.connector.Stats()
+		s.Pages = share.cache.Stats()
 	}
 	return s
 }

@@ -39,7 +39,7 @@ func (r *running) stored(tokens []int32) [][]byte {
 	s := r.worker.share.Load()
 	var pages [][]byte
 	for i := range len(tokens) / PageTokens {
-		object := make([]byte, s.connector.ObjectBytes())
+		object := make([]byte, s.parts[0].ObjectBytes())
 		err := s.Store.BatchGet(r.t.Context(), []store.Item{{Key: s.key(tokens, i), Bytes: object}})[0]
 		if errors.Is(err, store.ErrNotFound) {
 			break
@@ -47,7 +47,7 @@ func (r *running) stored(tokens []int32) [][]byte {
 		if err != nil {
 			r.t.Fatal(err)
 		}
-		pages = append(pages, object[:s.pageBytes])
+		pages = append(pages, object[:s.payloadBytes(0)])
 	}
 	return pages
 }
@@ -217,7 +217,7 @@ func TestBadStores(t *testing.T) {
 	share := r.worker.share.Load()
 	flip := func(i int) {
 		key := share.key(prompt, i)
-		object := make([]byte, share.connector.ObjectBytes())
+		object := make([]byte, share.parts[0].ObjectBytes())
 		if err := s.BatchGet(t.Context(), []store.Item{{Key: key, Bytes: object}})[0]; err != nil {
 			t.Fatal(err)
 		}
@@ -238,7 +238,7 @@ func TestBadStores(t *testing.T) {
 	}
 	flip(1)
 	check("a flipped bit", 256)
-	if got := share.connector.Stats().Rejected["sum"]; got != 1 {
+	if got := share.cache.Stats().Rejected["sum"]; got != 1 {
 		t.Errorf("%d pages rejected", got)
 	}
 	check("after a flipped bit", 512)

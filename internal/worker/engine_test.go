@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -26,6 +27,19 @@ import (
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// gemmaWindow is the sliding window of the model that has one, in tokens.
+const gemmaWindow = 512
+
+// gemma are the arguments for a model that has a sliding window.
+func gemma(t *testing.T, args ...string) []string {
+	t.Helper()
+	programs, err := engine.Find()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append([]string{"-m", programs.Window}, args...)
+}
 
 // patience bounds what one request, or a start, may take on a busy machine.
 const patience = 3 * time.Minute
@@ -84,12 +98,16 @@ func start(t *testing.T, s store.Store, change func(*Sharing), args ...string) *
 		Logger:     slog.New(slog.NewTextHandler(t.Output(), nil)),
 	}
 	if s != nil {
-		shape, err := engine.Calibrate(ctx, p.Client, folder)
+		window := 0
+		if slices.Contains(args, programs.Window) {
+			window = gemmaWindow
+		}
+		shape, err := engine.Calibrate(ctx, p.Client, folder, window)
 		if err != nil {
 			t.Fatal(err)
 		}
 		config.Sharing = &Sharing{
-			Store: s, Role: connector.Mixed, Sealer: &page.Sealer{}, Shape: shape, Folder: folder, Deadline: patience,
+			Store: s, Role: connector.Mixed, Sealer: &page.Sealer{}, Shape: shape, Window: window, Ring: (window + 512) / PageTokens, Folder: folder, Deadline: patience,
 			Namespace: prefix.Namespace{Label: "smollm2", Geometry: shape.Sections[0].Geometry()},
 		}
 		if change != nil {

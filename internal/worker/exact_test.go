@@ -45,7 +45,7 @@ func (c primedCase) run(t *testing.T) {
 	longest := slices.Max(c.lengths)
 	prompt := publisher.tokens("w", longest)
 	publisher.ask(greedy(prompt))
-	published := publisher.worker.share.Load().connector.Stats().PagesPublished
+	published := publisher.worker.share.Load().cache.Stats().PagesPublished
 	if published != int64(boundary(longest)/PageTokens) {
 		t.Fatalf("%d pages published, want %d", published, boundary(longest)/PageTokens)
 	}

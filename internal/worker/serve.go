@@ -31,6 +31,9 @@ func (w *Worker) serveCompletion(rw http.ResponseWriter, r *http.Request, predic
 	ctx := r.Context()
 	var took breakdown
 	begin := time.Now()
+	if len(req.LoRA) > 0 {
+		w.memory.distrust()
+	}
 	tokens := w.predict(ctx, predict, &req, body)
 	took.lookup = time.Since(begin)
 	slots, err := w.queue.take(ctx, tokens, req.slotWanted())
@@ -109,7 +112,7 @@ func (w *Worker) prepare(ctx context.Context, held *slot, tokens []int32, took *
 			}
 			return correction{} // after a failure the store is not asked again
 		}
-		if !s.Role.Publishes() || at >= boundary(len(tokens)) {
+		if !s.Role.Publishes() || at >= s.publishable(len(tokens)) {
 			return correction{}
 		}
 		release, other := s.inflight.claim(s.key(tokens, at/PageTokens))

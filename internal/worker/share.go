@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -43,48 +44,83 @@ func (s *sharer) drop(ctx context.Context, e *engine.Client, held *slot) error {
 	return nil
 }
 
+// A live tells what the engine reuses of a prompt without help: so many tokens
+// surely, and so many perhaps.
+type live struct{ surely, perhaps int }
+
+// live returns what the engine has of a prompt in a slot and in its memory. With
+// a sliding window it takes up a conversation where it ended, and elsewhere only
+// if it has happened to keep the rows of the window there.
+func (w *Worker) live(s *sharer, held *slot, tokens []int32) live {
+	here := common(held.tokens, tokens)
+	most := max(here, w.memory.longest(tokens))
+	switch {
+	case s.Window == 0:
+		return live{most, most}
+	case most < PageTokens: // a template's first words
+		return live{}
+	case here == len(held.tokens) && here > s.Window:
+		return live{here, most}
+	}
+	return live{0, most}
+}
+
+// gain is how many tokens need not be computed when so many pages are loaded; 0
+// when that is of no use.
+func (s *sharer) gain(pages int, has live) int {
+	tokens := pages * PageTokens
+	// An engine reuses only what is longer than its window.
+	if tokens <= s.Window || tokens <= has.perhaps-PageTokens {
+		return 0
+	}
+	return max(0, tokens-has.surely)
+}
+
 // errNotWorth: what the store has is not worth loading.
 var errNotWorth = errors.New("worker: not worth loading")
 
 // load brings a slot as much of a prompt as the store has and is worth loading.
 // It returns how many tokens the engine will reuse.
 func (w *Worker) load(ctx context.Context, s *sharer, held *slot, tokens []int32, took *breakdown) (int, error) {
-	live := max(common(held.tokens, tokens), w.memory.longest(tokens))
+	has := w.live(s, held, tokens)
 	pages := s.loadable(len(tokens))
-	if pages*PageTokens <= live || !s.estimates.worth(pages, pages*PageTokens-live) {
-		return live, nil
+	if !s.estimates.worth(pages, s.gain(pages, has)) {
+		return has.perhaps, nil
 	}
 	begin := time.Now()
-	var buffers [][]byte
-	free := func() {}
-	defer func() { free() }()
+	var into *buffers
+	var first []int
+	defer func() { into.free() }()
 	before := took.lookup
 	storeCtx, cancel := s.within(took.noting(ctx))
-	match, err := s.connector.Load(storeCtx, tokens, pages, func(run int) ([][]byte, error) {
-		if !s.estimates.worth(run, run*PageTokens-live) {
+	match, err := s.cache.Load(storeCtx, tokens, pages, func(run int) ([][][]byte, error) {
+		if !s.estimates.worth(run, s.gain(run, has)) {
 			return nil, errNotWorth
 		}
+		first = s.cache.First(run)
+		wanted := make([][]bool, len(first))
+		for i, from := range first {
+			wanted[i] = slices.Repeat([]bool{true}, run-from)
+		}
 		var err error
-		buffers, free, err = s.buffers(run)
-		return buffers, err
+		if into, err = s.allocate(wanted); err != nil {
+			return nil, err
+		}
+		return into.sections, nil
 	})
 	cancel()
 	loaded := time.Now()
 	took.load += loaded.Sub(begin) - (took.lookup - before)
 	if errors.Is(err, errNotWorth) {
-		return live, nil
+		return has.perhaps, nil
 	}
-	if err != nil || match.Tokens <= live {
-		return live, err
+	if err != nil || s.gain(match.Pages, has) == 0 {
+		return has.perhaps, err
 	}
 	if err := w.keep(ctx, held, tokens[:match.Tokens]); err != nil {
-		return live, err
+		return has.perhaps, err
 	}
-	payloads := make([][]byte, match.Pages)
-	for i := range payloads {
-		payloads[i] = buffers[i][:s.pageBytes]
-	}
-	if err := s.restore(ctx, w.config.Engine, held, tokens[:match.Tokens], payloads); err != nil {
+	if err := s.restore(ctx, w.config.Engine, held, tokens[:match.Tokens], s.payloads(into, first, match.Pages)); err != nil {
 		return 0, err
 	}
 	took.restore += time.Since(loaded)
@@ -94,7 +130,7 @@ func (w *Worker) load(ctx context.Context, s *sharer, held *slot, tokens []int32
 }
 
 // restore writes pages as a slot file and lets the engine read it.
-func (s *sharer) restore(ctx context.Context, e *engine.Client, held *slot, tokens []int32, payloads [][]byte) error {
+func (s *sharer) restore(ctx context.Context, e *engine.Client, held *slot, tokens []int32, pages []slotfile.Pages) error {
 	name := slotFileName()
 	path := filepath.Join(s.Folder, name)
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600) //nolint:gosec // a name of ours
@@ -102,7 +138,7 @@ func (s *sharer) restore(ctx context.Context, e *engine.Client, held *slot, toke
 		return fmt.Errorf("making a slot file: %w", err)
 	}
 	defer os.Remove(path) //nolint:errcheck // swept at the next start
-	err = s.Shape.On(held.id).Write(file, tokens, PageTokens, []slotfile.Pages{{Payloads: payloads}})
+	err = s.Shape.On(held.id).Write(file, tokens, PageTokens, pages)
 	if err := errors.Join(err, file.Close()); err != nil {
 		return fmt.Errorf("making a slot file: %w", err)
 	}
@@ -140,24 +176,65 @@ func boundary(tokens int) int {
 	return max(0, tokens-minBatch) / PageTokens * PageTokens
 }
 
+// publishable is how many tokens of a prompt may be published. Not worth it is a
+// prefix that ends in a sliding window: nobody could reuse it.
+func (s *sharer) publishable(tokens int) int {
+	if end := boundary(tokens); end > s.Window {
+		return end
+	}
+	return 0
+}
+
+// windowPages is how many whole pages a sliding window has.
+func (s *sharer) windowPages() int { return s.Window / PageTokens }
+
+// sound is how many pages of a slot may be published. The last one that ends in
+// a sliding window may not: the engine computes its end again.
+func (s *sharer) sound(held *slot) int {
+	pages := held.sound / PageTokens
+	if pages <= s.windowPages() {
+		return max(0, min(pages, s.windowPages()-1))
+	}
+	return pages
+}
+
 // firstStep is how many tokens the first step of a prompt computes; each later
 // one doubles it, so that all saves of a prompt copy at most about twice its
 // final size.
 const firstStep = 1024
+
+// step returns where the step ends that begins at a token, after so many steps.
+//
+// With a sliding window no step is longer than it, or else the first of its rows
+// would have left the cache when it is saved. What ends in the window an engine
+// takes up a few tokens before the end: a page more is enough to be past that.
+func (s *sharer) step(at, end, steps int) int {
+	switch {
+	case s.Window > 0 && at == s.windowPages()*PageTokens:
+		return min(end, at+PageTokens)
+	case s.Window > 0 && at <= s.Window:
+		return min(end, s.windowPages()*PageTokens)
+	case s.Window > 0:
+		return min(end, (at+s.Window)/PageTokens*PageTokens)
+	}
+	size := firstStep << min(steps, 16)
+	next := min(end, (at+size)/PageTokens*PageTokens)
+	if end-next < PageTokens*2 {
+		return end // what is left is not worth a step of its own
+	}
+	return next
+}
 
 // steps computes a prompt up to a page's end, publishing on the way; published
 // counts what has not ended when steps returns. It returns how many tokens it
 // computed, and in which time.
 func (w *Worker) steps(ctx context.Context, held *slot, tokens []int32, published *sync.WaitGroup) (correction, error) {
 	s := w.share.Load()
-	end := boundary(len(tokens))
+	end := s.publishable(len(tokens))
 	var done correction
-	at := common(held.tokens, tokens)
-	for size := firstStep; at < end; size *= 2 {
-		next := min(end, (at+size)/PageTokens*PageTokens)
-		if end-next < PageTokens*2 {
-			next = end // what is left is not worth a step of its own
-		}
+	at := w.live(s, held, tokens).perhaps
+	for n := 0; at < end; n++ {
+		next := s.step(at, end, n)
 		timings, err := w.config.Engine.Prefill(ctx, held.id, tokens[:next])
 		if err != nil {
 			held.forget()
@@ -178,11 +255,11 @@ func (w *Worker) steps(ctx context.Context, held *slot, tokens []int32, publishe
 // publish saves a slot and publishes the pages of its sound rows, from the given
 // one on, the latter while the caller goes on and counted in published.
 func (w *Worker) publish(ctx context.Context, held *slot, from int, published *sync.WaitGroup) error {
-	pages := held.sound / PageTokens
+	s := w.share.Load()
+	pages := s.sound(held)
 	if pages <= from {
 		return nil
 	}
-	s := w.share.Load()
 	name := slotFileName()
 	path := filepath.Join(s.Folder, name)
 	if _, err := w.config.Engine.Save(ctx, held.id, name, len(held.tokens)); err != nil {
@@ -215,21 +292,43 @@ func (s *sharer) publishFile(ctx context.Context, path string, tokens []int32, f
 	if err != nil {
 		return err
 	}
-	if len(saved.Sections) != 1 || !saved.Sections[0].Complete(len(saved.Tokens)) || len(saved.Tokens) < to*PageTokens {
+	if len(saved.Sections) != len(s.parts) || !saved.Sections[0].Complete(len(saved.Tokens)) || len(saved.Tokens) < to*PageTokens {
 		return errors.New("worker: a saved slot has other cells than its tokens")
 	}
-	held, free, err := s.buffers(to - from)
+	held, err := s.cut(saved, from, to)
 	if err != nil {
 		return err
 	}
-	defer free()
-	for i, b := range held {
-		if err := saved.Sections[0].ReadPage(b[:s.pageBytes], from+i, PageTokens); err != nil {
-			return err
-		}
-	}
+	defer held.free()
 	ctx, cancel := s.within(ctx)
 	defer cancel()
-	_, err = s.connector.StoreComputedPrefix(ctx, saved.Tokens, append(make([][]byte, from), held...))
+	_, err = s.cache.StoreComputedPrefix(ctx, saved.Tokens, held.sections)
 	return err
+}
+
+// cut reads those of a file's pages that it has, in a range.
+func (s *sharer) cut(saved *slotfile.File, from, to int) (*buffers, error) {
+	wanted := make([][]bool, len(s.parts))
+	for i := range wanted {
+		wanted[i] = make([]bool, to)
+		for page := from; page < to; page++ {
+			wanted[i][page] = i == 0 || saved.Sections[i].HasPage(page, PageTokens)
+		}
+	}
+	held, err := s.allocate(wanted)
+	if err != nil {
+		return nil, err
+	}
+	for i, objects := range held.sections {
+		for page, object := range objects {
+			if object == nil {
+				continue
+			}
+			if err := saved.Sections[i].ReadPage(object[:s.payloadBytes(i)], page, PageTokens); err != nil {
+				held.free()
+				return nil, err
+			}
+		}
+	}
+	return held, nil
 }

@@ -1,13 +1,10 @@
 package worker
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httputil"
-	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -59,6 +56,12 @@ type Sharing struct {
 	// Shape is that of the engine's slot files, Folder where it writes them.
 	Shape  slotfile.Shape
 	Folder string
+	// Window is how many tokens the layers of the second section attend to; 0 when
+	// the engine keeps all rows of all sections.
+	Window int
+	// Ring is how many pages' rows the cells of such layers hold for a slot; 0 when
+	// slots share them.
+	Ring int
 	// Deadline bounds each lookup, load and publish.
 	Deadline time.Duration
 }
@@ -144,69 +147,3 @@ func (w *Worker) authorized(r *http.Request) bool {
 	}
 	return false
 }
-
-// A sharer shares the cache of an engine whose cache has one section.
-type sharer struct {
-	*Sharing
-	keys      prefix.Config
-	connector *connector.Connector
-	pageBytes int
-	estimates estimates
-	inflight  inflight
-}
-
-func newSharer(s *Sharing) (*sharer, error) {
-	if len(s.Shape.Sections) != 1 {
-		return nil, errors.New("a cache of several sections cannot be shared yet")
-	}
-	section := s.Shape.Sections[0]
-	keys := prefix.Config{Model: s.Namespace.Model(), PageTokens: PageTokens}
-	c, err := connector.New(timedStore{s.Store}, connector.Config{
-		Role: s.Role, Keys: keys,
-		PageBytes: section.PageBytes(PageTokens), Sealer: s.Sealer,
-	})
-	if err != nil {
-		return nil, err
-	}
-	if err := os.MkdirAll(s.Folder, 0o700); err != nil {
-		return nil, fmt.Errorf("making the folder of slot files: %w", err)
-	}
-	return &sharer{Sharing: s, keys: keys, connector: c, pageBytes: section.PageBytes(PageTokens)}, nil
-}
-
-// key is the key of a prompt's page.
-func (s *sharer) key(tokens []int32, page int) string {
-	pages, err := s.keys.Pages(tokens[:(page+1)*PageTokens])
-	if err != nil {
-		return "" // the configuration was checked by newSharer
-	}
-	return pages[page].Key
-}
-
-// buffers returns memory for n pages, and what frees it.
-func (s *sharer) buffers(n int) ([][]byte, func(), error) {
-	var held []store.Buffer
-	free := func() {
-		for _, b := range held {
-			b.Free()
-		}
-	}
-	pages := make([][]byte, n)
-	for i := range pages {
-		b, err := s.Store.Alloc(s.connector.ObjectBytes())
-		if err != nil {
-			free()
-			return nil, func() {}, fmt.Errorf("allocating %d pages: %w", n, err)
-		}
-		held = append(held, b)
-		pages[i] = b.Bytes()
-	}
-	return pages, free, nil
-}
-
-// within is a context for a call to the store.
-func (s *sharer) within(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ctx, s.Deadline, errDeadline)
-}
-
-var errDeadline = errors.New("worker: the store took longer than its deadline")
