@@ -18,7 +18,7 @@ func newReportCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "report FILE",
 		Short: "Render a results file as a page for a browser",
-		Long: "Checks FILE, which a benchmark wrote, against the results schema and renders\n" +
+		Long: "Checks FILE, which a benchmark or a simulation wrote, against its schema and renders\n" +
 			"its figures and charts as one HTML page that needs no network.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -47,18 +47,31 @@ func renderReport(file, out string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("reading results: %w", err)
 	}
-	f, err := results.Parse(data)
-	if err != nil {
-		return "", fmt.Errorf("reading %s: %w", file, err)
-	}
 	var page bytes.Buffer
-	if err := report.Render(&page, f); err != nil {
-		return "", err
+	if err := render(&page, data); err != nil {
+		return "", fmt.Errorf("reading %s: %w", file, err)
 	}
 	if err := wholefile.Write(out, page.Bytes()); err != nil {
 		return "", fmt.Errorf("writing the report: %w", err)
 	}
 	return filepath.Abs(out)
+}
+
+// render writes the page for what a results file holds, of the demo or of a
+// simulation.
+func render(page *bytes.Buffer, data []byte) error {
+	if results.Kind(data) == results.SimulationKind {
+		f, err := results.ParseSimulation(data)
+		if err != nil {
+			return err
+		}
+		return report.RenderSimulation(page, f)
+	}
+	f, err := results.Parse(data)
+	if err != nil {
+		return err
+	}
+	return report.Render(page, f)
 }
 
 // same reports whether two paths name one file.

@@ -8,6 +8,7 @@ import (
 // A chart is groups of horizontal bars on one scale that begins at 0.
 type chart struct {
 	ID, Title string
+	Caption   string // where it is not the template's
 	Groups    []barGroup
 }
 

@@ -6,14 +6,12 @@ import (
 	"math"
 	"strconv"
 	"strings"
-
-	"ollamoon/internal/results"
 )
 
 // values is a results file as plain JSON, to look up figures by their place.
 type values struct{ root any }
 
-func valuesOf(f *results.File) (values, error) {
+func valuesOf(f any) (values, error) {
 	data, err := json.Marshal(f)
 	if err != nil {
 		return values{}, fmt.Errorf("encoding results: %w", err)
@@ -135,6 +133,12 @@ var formats = map[string]func(expr string, value float64) figure{
 		}
 		return shown(expr, value, 1, decimals(value), "ms")
 	},
+	"decimal": func(expr string, value float64) figure { return shown(expr, value, 1, 2, "") },
+	// time is for times that are compared with each other, of seconds and more.
+	"time": func(expr string, value float64) figure { return shown(expr, value, 1e3, decimals(value/1e3), "s") },
+	// seconds is for what the file has in seconds.
+	"seconds": func(expr string, value float64) figure { return shown(expr, value, 1, decimals(value), "s") },
+	"tokens":  func(expr string, value float64) figure { return shown(expr, value, 1, decimals(value), "tokens/s") },
 	// mbs is for speeds that are compared with each other: all in MB/s.
 	"mbs": func(expr string, value float64) figure {
 		if value == 0 {
@@ -175,7 +179,7 @@ func size(expr string, value float64) figure {
 		name     string
 		scale    float64
 		decimals int
-	}{{"GB", 1e9, 2}, {"MB", 1e6, 1}, {"kB", 1e3, 1}} {
+	}{{"TB", 1e12, 2}, {"GB", 1e9, 2}, {"MB", 1e6, 1}, {"kB", 1e3, 1}} {
 		if value >= u.scale {
 			return shown(expr, value, u.scale, u.decimals, u.name)
 		}

@@ -8,8 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-
-	"ollamoon/internal/results"
 )
 
 // A shownFigure is a figure as it stands on the page.
@@ -134,9 +132,15 @@ func checkUnit(t *testing.T, f shownFigure, scale float64) {
 	case strings.Contains(f.Expr, "mb_s"):
 		want = map[float64]string{1: "MB/s", 1e3: "GB/s"}[scale]
 	case strings.Contains(f.Expr, "_ms"):
-		want = map[float64]string{1: "ms"}[scale]
+		want = map[float64]string{1: "ms", 1e3: "s"}[scale]
+	case strings.HasSuffix(f.Expr, "seconds"):
+		want = "s"
+	case strings.HasSuffix(f.Expr, "tokens_s"):
+		want = "tokens/s"
+	case scale == 0.01:
+		want = "%"
 	case strings.HasSuffix(f.Expr, "bytes") && f.Unit != "":
-		want = map[float64]string{1: "bytes", 1e3: "kB", 1e6: "MB", 1e9: "GB"}[scale]
+		want = map[float64]string{1: "bytes", 1e3: "kB", 1e6: "MB", 1e9: "GB", 1e12: "TB"}[scale]
 	case scale != 1:
 		want = "no scale"
 	}
@@ -145,7 +149,7 @@ func checkUnit(t *testing.T, f shownFigure, scale float64) {
 	}
 }
 
-func plain(t *testing.T, f *results.File) any {
+func plain(t *testing.T, f any) any {
 	t.Helper()
 	data, err := json.Marshal(f)
 	if err != nil {

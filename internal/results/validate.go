@@ -34,6 +34,8 @@ func Parse(data []byte) (*File, error) {
 const (
 	fileSchema = "urn:ollamoon:results:1"
 	ttftSchema = "urn:ollamoon:ttft:1"
+
+	simulationSchema = "urn:ollamoon:simulation:1"
 )
 
 // decode checks data against a schema and decodes it.
@@ -57,7 +59,7 @@ func decode(data []byte, schema string, into any) error {
 
 // compiled are the schemas by their identifiers. One refers to the other.
 var compiled = sync.OnceValues(func() (map[string]*jsonschema.Schema, error) {
-	sources := map[string][]byte{fileSchema: Schema, ttftSchema: TTFTSchema}
+	sources := map[string][]byte{fileSchema: Schema, ttftSchema: TTFTSchema, simulationSchema: SimulationSchema}
 	compiler := jsonschema.NewCompiler()
 	compiler.AssertFormat()
 	for name, source := range sources {

@@ -224,6 +224,8 @@ func TestSchemaIsTheGoShape(t *testing.T) {
 	compare("file", root, reflect.TypeFor[File]())
 	root = ttft
 	compare("ttft", root, reflect.TypeFor[TTFT]())
+	root = schemaRoot(t, SimulationSchema)
+	compare("simulation", root, reflect.TypeFor[Simulation]())
 }
 
 func schemaRoot(t *testing.T, schema []byte) schemaNode {
@@ -256,7 +258,7 @@ func jsonType(typ reflect.Type) string {
 
 // Each figure's description names its unit.
 func TestSchemaNamesUnits(t *testing.T) {
-	units := []string{"in bytes", "in milliseconds", "in MB/s (10^6 bytes a second)", "in tokens", "in pages", "a count", "without unit", "in tokens a second"}
+	units := []string{"in bytes", "in milliseconds", "in MB/s (10^6 bytes a second)", "in tokens", "in pages", "a count", "without unit", "in tokens a second", "in seconds"}
 	var walk func(place string, node schemaNode)
 	walk = func(place string, node schemaNode) {
 		isFigure := strings.Contains(string(node.Type), "number") || strings.Contains(string(node.Type), "integer") ||
@@ -273,6 +275,7 @@ func TestSchemaNamesUnits(t *testing.T) {
 	}
 	walk("", schemaRoot(t, Schema))
 	walk("ttft", schemaRoot(t, TTFTSchema))
+	walk("simulation", schemaRoot(t, SimulationSchema))
 }
 
 // The results that the repository shows are those of a run, whole.
