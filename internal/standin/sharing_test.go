@@ -238,7 +238,7 @@ func TestSlidingWindow(t *testing.T) {
 	if s := r.status(); !s.Sharing {
 		t.Fatalf("not shared: %+v", s)
 	}
-	prompt := prompt(400, "window")
+	prompt := prompt(170, "window")
 	first := r.complete(prompt)
 	r.complete("one two three")
 	if again := r.complete(prompt); again.Content != first.Content || again.Timings.Cached < 768 {
