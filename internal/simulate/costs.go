@@ -49,8 +49,8 @@ type Costs struct {
 // DefaultBatch is llama-server's own --batch-size.
 const DefaultBatch = 2048
 
-// ReadCosts returns a preset by its name, or what a file holds: the JSON of Costs,
-// or an object that has it as "costs".
+// ReadCosts returns a preset by its name, or what a file holds: results of bench
+// ttft, the JSON of Costs, or an object that has it as "costs".
 func ReadCosts(nameOrFile string) (Costs, error) {
 	if c, ok := preset(nameOrFile); ok {
 		return c, nil
@@ -71,10 +71,14 @@ func ReadCosts(nameOrFile string) (Costs, error) {
 
 func parseCosts(data []byte) (Costs, error) {
 	var outer struct {
-		Costs json.RawMessage `json:"costs"`
+		Costs     json.RawMessage `json:"costs"`
+		BreakEven json.RawMessage `json:"break_even"`
 	}
 	if err := json.Unmarshal(data, &outer); err != nil {
 		return Costs{}, fmt.Errorf("%w: %w", ErrCosts, err)
+	}
+	if outer.BreakEven != nil {
+		return measured(data)
 	}
 	if outer.Costs != nil {
 		data = outer.Costs

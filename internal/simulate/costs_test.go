@@ -2,11 +2,15 @@ package simulate
 
 import (
 	"errors"
+	"math"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
+	"time"
 
+	"ollamoon/internal/results"
 	"ollamoon/internal/simulate/trace"
 )
 
@@ -63,6 +67,63 @@ func TestReadCosts(t *testing.T) {
 	}
 	if _, err := ReadCosts("9b-gpu"); !errors.Is(err, ErrCosts) || !strings.Contains(err.Error(), "8b-cpu") {
 		t.Errorf("an unknown preset: %v", err)
+	}
+}
+
+// The costs are those that bench ttft has measured.
+func TestMeasuredCosts(t *testing.T) {
+	at := func(ms float64) results.Spread { return results.Spread{Min: ms, P50: ms, Mean: ms, Max: ms} }
+	reuse := results.Reuse{TTFT: at(50), Breakdown: results.Breakdown{Lookup: 5, Load: 15, Restore: 20, Compute: 9, Other: 1}, OfCold: 20, OfPrimed: 5}
+	f := results.TTFT{
+		SchemaVersion: 1, GeneratedAt: time.Now(), Command: "ollamoon bench ttft",
+		Host:     results.Host{Name: "here", OS: "debian 12", Cores: 2, MemoryBytes: 1 << 34},
+		Versions: map[string]string{"ollamoon": "devel", "go": "go1.26", "mooncake": "0.3.13", "llama": "b1"},
+		Model:    results.Model{Name: "small.gguf", Threads: 2, PageTokens: 256, TokenBytes: 1000},
+		Prompts: []results.Prompt{{
+			Tokens: 4000, Shared: 3840, Bytes: 3840 * 1000, Cold: at(8000), Primed: at(10), PrimedCompute: 8, TCP: reuse, File: reuse,
+			Publishing: results.Publishing{Tokens: 4096, Cold: at(10_000), Publishing: at(10_100), Added: 0.01},
+		}},
+		Overhead: results.Overhead{
+			Short:  results.Short{Tokens: 16, Requests: 2, Stock: at(10), None: at(11), Sharing: at(10), NoneAdded: 1},
+			Miss:   results.Miss{Tokens: 513, Pages: 2, Requests: 2, Stock: at(10), Sharing: at(12), Added: 2},
+			Decode: results.Decode{Tokens: 64, Requests: 2, Stock: 50, None: 50, Sharing: 50, NoneOfStock: 1, SharingOfStock: 1},
+		},
+		Memory:    results.Memory{Tokens: 513},
+		BreakEven: results.BreakEven{FixedMS: 6, LoadMBs: 2000, RestoreMBs: 1000, Rows: []results.BreakEvenRow{{Model: "small.gguf", TokenBytes: 1000, PrefillTokens: 500, LinkMBs: 12, Tokens: []results.BreakEvenTokens{{LinkMBs: 2000, Tokens: 256}}}}},
+		Goals:     []results.TTFTGoal{{Name: "a miss", Want: 3, Most: true, Measured: 2, Unit: "ms", Reached: true}},
+	}
+	path := filepath.Join(t.TempDir(), "ttft.json")
+	if err := f.Write(path); err != nil {
+		t.Fatal(err)
+	}
+	c, err := ReadCosts(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Saved are 1,024, 3,072 and 4,096 tokens, in a hundredth of ten seconds.
+	want := Costs{
+		Name: "small.gguf", Prefill: 500, Decode: 50, Slots: 4, KVBytes: 1000, Load: 2e9, Restore: 1e9, Lookup: 0.006, Save: 8192e3 / 0.1,
+		Sources: []string{"Measured on here by: ollamoon bench ttft"},
+	}
+	if c.Save > 0 && math.Abs(c.Save-want.Save) < 1 {
+		c.Save = want.Save
+	}
+	if !reflect.DeepEqual(c, want) {
+		t.Errorf("read %+v, want %+v", c, want)
+	}
+	f.Prompts[0].Publishing.Added = -0.001 // noise: saving takes no time
+	if err := f.Write(path); err != nil {
+		t.Fatal(err)
+	}
+	if c, err := ReadCosts(path); err != nil || c.Save != 0 {
+		t.Errorf("without a measurable save: %+v, %v", c, err)
+	}
+	f.Overhead.Decode.Stock = 0
+	if err := f.Write(path); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ReadCosts(path); !errors.Is(err, ErrCosts) {
+		t.Errorf("without a speed of decode: %v", err)
 	}
 }
 

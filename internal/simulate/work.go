@@ -73,7 +73,11 @@ func (c *cluster) plan(r *request, w *worker) []leg {
 	}
 	if c.store != nil && c.options.Saves != SaveAfter {
 		done := r.reused
-		for _, to := range c.steps(r) {
+		ends := steps(r.reused, len(r.prompt.Pages), c.pages.Tokens)
+		if len(ends) > 0 && c.options.Saves == SaveOnce {
+			ends = ends[len(ends)-1:]
+		}
+		for _, to := range ends {
 			next := c.pages.Covered(r.prompt, to)
 			legs = append(legs,
 				leg{compute: true, left: float64(next - at)},
@@ -84,24 +88,28 @@ func (c *cluster) plan(r *request, w *worker) []leg {
 	return append(legs, leg{compute: true, left: float64(r.prompt.Input - at)})
 }
 
-// steps are the numbers of pages after which a worker saves its slot and publishes:
-// each step computes twice as much as the one before.
-func (c *cluster) steps(r *request) []int {
-	end := len(r.prompt.Pages)
+// steps are the numbers of pages after which a worker saves its slot and publishes,
+// from some that it has until the last: each step computes twice as much as the
+// one before.
+func steps(from, end, pageTokens int) []int {
 	var all []int
-	for at, size := r.reused, max(1, firstStep/c.pages.Tokens); at < end; size *= 2 {
-		next := min(end, at+size)
-		if end-next < 2 || c.options.Saves == SaveOnce {
+	for size := max(1, firstStep/pageTokens); from < end; size *= 2 {
+		next := min(end, from+size)
+		if (end-next)*pageTokens < leastStep {
 			next = end // what is left is not worth a step of its own
 		}
 		all = append(all, next)
-		at = next
+		from = next
 	}
 	return all
 }
 
-// firstStep is how many tokens a worker computes before it first publishes.
-const firstStep = 1024
+// firstStep is how many tokens a worker computes before it first publishes,
+// leastStep how many a step has at least.
+const (
+	firstStep = 1024
+	leastStep = 512
+)
 
 // saveAfter saves an answered prompt's new pages, if there are any.
 func (c *cluster) saveAfter(r *request) bool {
