@@ -25,6 +25,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"ollamoon/internal/offheap"
 )
 
 // MaxKeyBytes is the length of the longest key.
@@ -89,7 +91,7 @@ type Item struct {
 
 // A Buffer is memory from Alloc.
 type Buffer interface {
-	// Bytes is the memory, of the size asked for, zeroed at first.
+	// Bytes is the memory, of the size asked for. Its contents are undefined at first.
 	Bytes() []byte
 	// Free gives the memory back. Nothing may use it then. Only the first call
 	// does anything.
@@ -142,13 +144,8 @@ func CheckKey(key string) error {
 	return nil
 }
 
-// Heap is a Buffer on Go's heap, for backends to which all memory is the same.
-func Heap(size int) Buffer { return heap(make([]byte, size)) }
-
-type heap []byte
-
-func (h heap) Bytes() []byte { return h }
-func (heap) Free()           {}
+// Memory is a Buffer for backends to which all memory is the same.
+func Memory(size int) Buffer { return offheap.New(size) }
 
 // Errors returns n times err: the result of a batch that failed as a whole.
 func Errors(n int, err error) []error {

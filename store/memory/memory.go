@@ -240,7 +240,7 @@ func (s *Store) Alloc(size int) (store.Buffer, error) {
 	if size <= 0 {
 		return nil, fmt.Errorf("store/memory: a buffer has at least one byte, not %d", size)
 	}
-	return store.Heap(size), nil
+	return store.Memory(size), nil
 }
 
 // Close implements store.Store. The objects are gone.

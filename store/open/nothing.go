@@ -28,7 +28,7 @@ func (nothing) Alloc(size int) (store.Buffer, error) {
 	if size <= 0 {
 		return nil, fmt.Errorf("store/open: a buffer has at least one byte, not %d", size)
 	}
-	return store.Heap(size), nil
+	return store.Memory(size), nil
 }
 
 func (nothing) Close() error { return nil }

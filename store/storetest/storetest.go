@@ -68,7 +68,7 @@ func Run(t *testing.T, c Config) {
 		{"a context that is done ends every call", testDoneContext},
 		{"cancelling a read leaves the buffers alone", testCancelGet},
 		{"cancelling a put leaves whole objects and no blocked key", testCancelPut},
-		{"a buffer is zeroed and freed once", testAlloc},
+		{"a buffer is memory and freed once", testAlloc},
 		{"Close ends calls and waits for them", testClose},
 		{"a closed store says so", testClosed},
 		{"readers and writers at once see sealed pages", testConcurrent},
