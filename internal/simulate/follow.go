@@ -1,6 +1,10 @@
 package simulate
 
-import "ollamoon/internal/router/policy"
+import (
+	"slices"
+
+	"ollamoon/internal/simulate/trace"
+)
 
 // maxForks is how many ways a prompt's whole pages are continued, in all of a
 // trace, when it is a conversation. What is continued in more is a beginning that
@@ -9,37 +13,47 @@ const maxForks = 4
 
 // follow finds for each request the one that it continues: the latest whose whole
 // pages it begins with and which nothing else has continued.
-func follow(all []*request) {
-	forks := countForks(all)
-	latest := make(map[policy.Key]*request) // by the last whole page
+func follow(p *trace.Pages, all []*request) {
+	next := countForks(p)
+	latest := make([]*request, len(next)) // by the last whole page
 	for _, r := range all {
-		prefix := r.asked.Prefix
-		for i := len(prefix) - 1; i >= 0; i-- {
-			if before := latest[prefix[i]]; before != nil && forks[prefix[i]] <= maxForks {
+		pages := whole(p, r.prompt)
+		for _, page := range slices.Backward(pages) {
+			if before := latest[page]; before != nil && next[page].n <= maxForks {
 				r.continues = before
-				delete(latest, prefix[i])
+				latest[page] = nil
 				break
 			}
 		}
-		if len(prefix) > 0 {
-			latest[prefix[len(prefix)-1]] = r
+		if len(pages) > 0 {
+			latest[pages[len(pages)-1]] = r
 		}
 	}
 }
 
-// countForks returns by how many different pages each page is followed.
-func countForks(all []*request) map[policy.Key]int {
-	type pair struct{ page, next policy.Key }
-	seen := make(map[pair]bool)
-	forks := make(map[policy.Key]int)
-	for _, r := range all {
-		prefix := r.asked.Prefix
-		for i := range len(prefix) - 1 {
-			if p := (pair{prefix[i], prefix[i+1]}); !seen[p] {
-				seen[p] = true
-				forks[p.page]++
+// forks are the different pages that follow a page, until there are more than
+// matter.
+type forks struct {
+	n    int
+	next [maxForks + 1]int32
+}
+
+func countForks(p *trace.Pages) []forks {
+	all := make([]forks, p.Numbers())
+	for i := range p.Prompts {
+		pages := whole(p, &p.Prompts[i])
+		for j := range len(pages) - 1 {
+			f := &all[pages[j]]
+			if f.n <= maxForks && !slices.Contains(f.next[:f.n], pages[j+1]) {
+				f.next[f.n] = pages[j+1]
+				f.n++
 			}
 		}
 	}
-	return forks
+	return all
+}
+
+// whole are the pages of a prompt that are full.
+func whole(p *trace.Pages, q *trace.Prompt) []int32 {
+	return q.Pages[:min(len(q.Pages), q.Input/p.Tokens)]
 }

@@ -46,16 +46,16 @@ func requests(p *trace.Pages, seed uint64, rate float64) []*request {
 			Number: uint64(i), PromptTokens: q.Input, Prefix: keys(p, q), BlockTokens: p.Tokens,
 		}}
 	}
-	follow(all)
+	follow(p, all)
 	return all
 }
 
 // keys are what a router takes from a prompt: its whole pages.
 func keys(p *trace.Pages, q *trace.Prompt) []policy.Key {
-	whole := min(len(q.Pages), q.Input/p.Tokens)
-	all := make([]policy.Key, whole)
-	for i := range all {
-		all[i] = policy.Key(q.Pages[i]) //nolint:gosec // counts from 0
+	pages := whole(p, q)
+	all := make([]policy.Key, len(pages))
+	for i, page := range pages {
+		all[i] = policy.Key(page) //nolint:gosec // counts from 0
 	}
 	return all
 }
