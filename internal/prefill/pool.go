@@ -1,0 +1,310 @@
+package prefill
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"ollamoon/internal/trust"
+)
+
+// Defaults of a Pool.
+const (
+	infoTime   = time.Second      // for a member to say how much it has to do
+	stallTime  = 5 * time.Second  // without a line
+	leastTime  = 2 * time.Second  // that a member is given however short the prompt
+	firstPause = time.Second      // that a member that failed is left alone
+	mostPause  = 30 * time.Second // after many failures
+	maxLine    = 64 << 10
+)
+
+// Config is what a Pool works with.
+type Config struct {
+	// URLs are the members', without Path.
+	URLs []string
+	// Identity is what the asking side shares.
+	Identity Identity
+	// Secret is what both sides have in common; it may be empty.
+	Secret trust.Secret
+	// Stall is how long a member may say nothing; 0 stands for 5 s.
+	Stall time.Duration
+	// Client makes the requests; nil stands for one of the pool's own.
+	Client *http.Client
+	Logger *slog.Logger
+}
+
+// A Pool asks prefill workers. It is safe for concurrent use.
+type Pool struct {
+	config  Config
+	members []*member
+}
+
+// A member is a prefill worker.
+type member struct {
+	url string
+	mu  struct {
+		sync.Mutex
+		failures int
+		until    time.Time // left alone till then
+		err      error     // the last failure
+		asked    int64
+		done     int64
+	}
+}
+
+// New returns a Pool.
+func New(config Config) (*Pool, error) {
+	if len(config.URLs) == 0 {
+		return nil, errors.New("prefill: a pool needs the URL of at least one prefill worker, such as http://10.0.0.2:8080")
+	}
+	if config.Stall == 0 {
+		config.Stall = stallTime
+	}
+	if config.Client == nil {
+		config.Client = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 16, IdleConnTimeout: time.Minute}}
+	}
+	p := &Pool{config: config}
+	for _, u := range config.URLs {
+		if !strings.HasPrefix(u, "http://") && !strings.HasPrefix(u, "https://") {
+			return nil, fmt.Errorf("prefill: %q is no URL of a prefill worker, such as http://10.0.0.2:8080", u)
+		}
+		p.members = append(p.members, &member{url: strings.TrimSuffix(u, "/")})
+	}
+	return p, nil
+}
+
+// Close closes what is open to the members.
+func (p *Pool) Close() { p.config.Client.CloseIdleConnections() }
+
+// Check asks all members what they are. The error wraps ErrMismatch when one of
+// them names pages in another way; one that does not answer is told to the log
+// only, since it may come.
+func (p *Pool) Check(ctx context.Context) error {
+	for _, m := range p.members {
+		_, err := p.info(ctx, m)
+		if errors.Is(err, ErrMismatch) {
+			return err
+		}
+		if err != nil {
+			p.config.Logger.Warn("a prefill worker does not answer yet", "url", m.url, "error", err)
+		}
+	}
+	return nil
+}
+
+// Prefill has the pages of a prompt computed and published up to a token, of
+// which so many are there. Local is what computing them here is expected to take;
+// 0 is not known. The error is ErrNotWorth or wraps another of this package's,
+// or is the context's; then the pages may be there in part.
+func (p *Pool) Prefill(ctx context.Context, tokens []int32, have, end int, local time.Duration) error {
+	best, expected, err := p.choose(ctx, end-have)
+	if err != nil {
+		return err
+	}
+	if local > 0 && expected >= local {
+		return ErrNotWorth
+	}
+	if local > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, max(leastTime, 2*local),
+			fmt.Errorf("%w: %s takes more than twice the %v that it takes here", ErrSlow, best.url, local.Round(time.Millisecond)))
+		defer cancel()
+	}
+	return best.did(ctx, p.ask(ctx, best, tokens))
+}
+
+// choose returns the member that is expected to be done first with so many
+// tokens, and when; 0 is not known.
+func (p *Pool) choose(ctx context.Context, tokens int) (*member, time.Duration, error) {
+	type offer struct {
+		info Info
+		err  error
+	}
+	offers := make([]offer, len(p.members))
+	var asking sync.WaitGroup
+	for i, m := range p.members {
+		asking.Go(func() {
+			if offers[i].err = m.alone(); offers[i].err == nil {
+				offers[i].info, offers[i].err = p.info(ctx, m)
+			}
+		})
+	}
+	asking.Wait()
+	best := -1
+	var reasons []error
+	for i, o := range offers {
+		if o.err != nil {
+			reasons = append(reasons, o.err)
+			continue
+		}
+		if best < 0 || o.info.expected(tokens) < offers[best].info.expected(tokens) {
+			best = i
+		}
+	}
+	if best < 0 {
+		return nil, 0, fmt.Errorf("%w: %w", ErrNobody, errors.Join(reasons...))
+	}
+	return p.members[best], offers[best].info.expected(tokens), nil
+}
+
+// info asks a member what it is.
+func (p *Pool) info(ctx context.Context, m *member) (Info, error) {
+	asking, cancel := context.WithTimeout(ctx, infoTime)
+	defer cancel()
+	nonce := rand.Text()
+	var info Info
+	response, err := p.send(asking, m, http.MethodGet, nil, nonce)
+	if err == nil {
+		err = json.NewDecoder(io.LimitReader(response.Body, maxLine)).Decode(&info)
+		_ = response.Body.Close()
+	}
+	if err == nil && len(p.config.Secret) > 0 {
+		err = p.config.Secret.Check(nonce, response.Header.Get(trust.ProofHeader))
+	}
+	if err == nil {
+		err = p.config.Identity.Matches(info.Identity)
+	}
+	if err != nil {
+		err = fmt.Errorf("asking %s: %w", m.url, err)
+		return Info{}, m.did(ctx, err)
+	}
+	return info, nil
+}
+
+// send sends a request and returns its answer if that is a good one.
+func (p *Pool) send(ctx context.Context, m *member, method string, body []byte, nonce string) (*http.Response, error) {
+	request, err := http.NewRequestWithContext(ctx, method, m.url+Path, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	if body != nil {
+		request.Header.Set("Content-Type", "application/json")
+	}
+	if len(p.config.Secret) > 0 {
+		request.Header.Set(trust.NonceHeader, nonce)
+		p.config.Secret.Sign(request, "", time.Now())
+	}
+	response, err := p.config.Client.Do(request)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrFailed, err)
+	}
+	if response.StatusCode == http.StatusOK {
+		return response, nil
+	}
+	defer response.Body.Close() //nolint:errcheck // read only
+	said, _ := io.ReadAll(io.LimitReader(response.Body, 500))
+	kind := ErrFailed
+	if response.StatusCode == http.StatusConflict {
+		kind = ErrMismatch
+	}
+	return nil, fmt.Errorf("%w: status %d: %s", kind, response.StatusCode, bytes.TrimSpace(said))
+}
+
+// ask has a prompt computed by a member.
+func (p *Pool) ask(ctx context.Context, m *member, tokens []int32) error {
+	m.mu.Lock()
+	m.mu.asked++
+	m.mu.Unlock()
+	body, err := json.Marshal(ask{p.config.Identity, tokens})
+	if err != nil {
+		return err
+	}
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	stalled := time.AfterFunc(p.config.Stall, func() {
+		stop(fmt.Errorf("%w: %s has said nothing for %v", ErrSlow, m.url, p.config.Stall))
+	})
+	defer stalled.Stop()
+	response, err := p.send(ctx, m, http.MethodPost, body, rand.Text())
+	if err != nil {
+		return because(ctx, err)
+	}
+	defer response.Body.Close() //nolint:errcheck // read only
+	lines := bufio.NewScanner(response.Body)
+	lines.Buffer(nil, maxLine)
+	for lines.Scan() {
+		stalled.Reset(p.config.Stall)
+		var l line
+		if err := json.Unmarshal(lines.Bytes(), &l); err != nil {
+			return fmt.Errorf("%w: %s says %.100q", ErrFailed, m.url, lines.Bytes())
+		}
+		switch {
+		case l.Error != "":
+			return fmt.Errorf("%w: %s says %s", ErrFailed, m.url, l.Error)
+		case l.Done:
+			return nil
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return because(ctx, fmt.Errorf("%w: %s: %w", ErrFailed, m.url, err))
+	}
+	return fmt.Errorf("%w: %s ended in the middle", ErrFailed, m.url)
+}
+
+// because returns why a request failed: the context's cause, when it ended.
+func because(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	return err
+}
+
+// alone returns an error while a member is left alone.
+func (m *member) alone() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if time.Now().Before(m.mu.until) {
+		return fmt.Errorf("%s is left alone after %w", m.url, m.mu.err)
+	}
+	return nil
+}
+
+// did notes how a request to a member ended, and returns the error. That the
+// client has gone is no failure of the member.
+func (m *member) did(ctx context.Context, err error) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case err == nil:
+		m.mu.failures, m.mu.err = 0, nil
+		m.mu.done++
+	case errors.Is(context.Cause(ctx), context.Canceled):
+	default:
+		pause := min(mostPause, firstPause<<min(m.mu.failures, 10))
+		m.mu.failures++
+		m.mu.until, m.mu.err = time.Now().Add(pause), err
+	}
+	return err
+}
+
+// A MemberStatus is how a member is doing.
+type MemberStatus struct {
+	URL   string `json:"url"`
+	Asked int64  `json:"asked"`           // for prompts
+	Done  int64  `json:"done"`            // of these
+	Error string `json:"error,omitempty"` // why it is left alone
+}
+
+// Status returns the members' states.
+func (p *Pool) Status() []MemberStatus {
+	states := make([]MemberStatus, len(p.members))
+	for i, m := range p.members {
+		m.mu.Lock()
+		states[i] = MemberStatus{URL: m.url, Asked: m.mu.asked, Done: m.mu.done}
+		if m.mu.err != nil {
+			states[i].Error = m.mu.err.Error()
+		}
+		m.mu.Unlock()
+	}
+	return states
+}
