@@ -31,7 +31,7 @@ func (s Shape) Write(w io.Writer, tokens []int32, pageTokens int, sections []Pag
 	if err := s.check(tokens, pageTokens, sections); err != nil {
 		return err
 	}
-	out := &writer{w: bufio.NewWriterSize(w, 64<<10)}
+	out := &writer{to: w, w: bufio.NewWriterSize(w, largeBytes)}
 	out.u32(fileMagic)
 	out.u32(s.Version)
 	if s.Tagged {
@@ -86,11 +86,21 @@ func (s Shape) check(tokens []int32, pageTokens int, sections []Pages) error {
 
 // writer writes words; its first error stays.
 type writer struct {
-	w   *bufio.Writer
+	to  io.Writer
+	w   *bufio.Writer // small writes to it, put together
 	err error
 }
 
+// largeBytes is from where on bytes are written from where they are.
+const largeBytes = 32 << 10
+
 func (w *writer) bytes(b []byte) {
+	if w.err == nil && len(b) >= largeBytes {
+		if w.err = w.w.Flush(); w.err == nil {
+			_, w.err = w.to.Write(b)
+		}
+		return
+	}
 	if w.err == nil {
 		_, w.err = w.w.Write(b)
 	}

@@ -29,11 +29,33 @@ func (w *Worker) serveSlotAction(rw http.ResponseWriter, r *http.Request, id int
 		return // the client has gone
 	}
 	defer w.queue.give(slots)
-	w.forward.ServeHTTP(rw, r)
-	if action != "save" {
-		slots[0].forget()
-	}
+	seen := &status{ResponseWriter: rw}
+	defer func() {
+		switch {
+		case action == "save":
+		case action == "erase" && seen.code == http.StatusOK:
+			slots[0].hold(nil, 0)
+		default:
+			slots[0].forget()
+		}
+	}() // also after a panic, when the answer breaks off
+	w.forward.ServeHTTP(seen, r)
 }
+
+// A status notes the status of an answer.
+type status struct {
+	http.ResponseWriter
+	code int
+}
+
+// WriteHeader notes the status.
+func (s *status) WriteHeader(code int) {
+	s.code = code
+	s.ResponseWriter.WriteHeader(code)
+}
+
+// Unwrap lets http.ResponseController reach the connection, to flush it.
+func (s *status) Unwrap() http.ResponseWriter { return s.ResponseWriter }
 
 // Reshare waits until no slot is in use and calls change, which may do
 // something to the engine that makes other pages of its prompts, and returns what

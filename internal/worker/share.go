@@ -120,7 +120,7 @@ func (w *Worker) load(ctx context.Context, s *sharer, held *slot, tokens []int32
 	if err := w.keep(ctx, held, tokens[:match.Tokens]); err != nil {
 		return has.perhaps, err
 	}
-	if err := s.restore(ctx, w.config.Engine, held, tokens[:match.Tokens], s.payloads(into, first, match.Pages)); err != nil {
+	if err := w.restore(ctx, s, held, tokens[:match.Tokens], s.payloads(into, first, match.Pages)); err != nil {
 		return 0, err
 	}
 	took.restore += time.Since(loaded)
@@ -130,24 +130,38 @@ func (w *Worker) load(ctx context.Context, s *sharer, held *slot, tokens []int32
 }
 
 // restore writes pages as a slot file and lets the engine read it.
-func (s *sharer) restore(ctx context.Context, e *engine.Client, held *slot, tokens []int32, pages []slotfile.Pages) error {
+func (w *Worker) restore(ctx context.Context, s *sharer, held *slot, tokens []int32, pages []slotfile.Pages) error {
 	name := slotFileName()
 	path := filepath.Join(s.Folder, name)
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600) //nolint:gosec // a name of ours
 	if err != nil {
 		return fmt.Errorf("making a slot file: %w", err)
 	}
-	defer os.Remove(path) //nolint:errcheck // swept at the next start
+	defer w.discard(path)
 	err = s.Shape.On(held.id).Write(file, tokens, PageTokens, pages)
 	if err := errors.Join(err, file.Close()); err != nil {
 		return fmt.Errorf("making a slot file: %w", err)
 	}
 	held.forget()
-	if err := e.Restore(ctx, held.id, name, len(tokens)); err != nil {
+	if err := w.config.Engine.Restore(ctx, held.id, name, len(tokens)); err != nil {
 		return fmt.Errorf("restoring %d tokens: %w", len(tokens), err)
 	}
 	held.hold(tokens, len(tokens))
 	return nil
+}
+
+// discard removes a slot file while the caller goes on: the system takes its time
+// over a large one. Close waits for it.
+func (w *Worker) discard(path string) {
+	remove := func() { _ = os.Remove(path) } // swept at the next start
+	if !w.publishing() {
+		remove()
+		return
+	}
+	go func() {
+		defer w.publishes.Done()
+		remove()
+	}()
 }
 
 // keep makes the engine put what a slot holds into its own memory of
