@@ -34,6 +34,9 @@ const (
 // errBlobName: a file is not what its name, a digest, says.
 var errBlobName = errors.New("standin: a blob has another digest than its name")
 
+// errChanged: a file changed while it was read, so that nothing is known of it.
+var errChanged = errors.New("standin: weights changed while they were read")
+
 // A weightsCache remembers digests of files in a folder, by the files' inode,
 // size and time of modification; without a folder it remembers nothing.
 type weightsCache struct{ folder string }
@@ -67,17 +70,22 @@ func (c weightsCache) file(ctx context.Context, path string) (weightsFile, error
 	if s, ok := info.Sys().(*syscall.Stat_t); ok && c.folder != "" {
 		place = filepath.Join(c.folder, fmt.Sprintf("%d-%d-%d-%d.json", s.Dev, s.Ino, info.Size(), info.ModTime().UnixNano()))
 	}
-	if known, ok := recall(place); ok {
-		return known, nil
+	w, known := recall(place)
+	if !known {
+		w, err = readWeights(ctx, f)
 	}
-	w, err := readWeights(ctx, f)
 	if err != nil {
 		return weightsFile{}, fmt.Errorf("reading weights: %w", err)
+	}
+	if after, err := f.Stat(); err != nil || after.Size() != info.Size() || !after.ModTime().Equal(info.ModTime()) {
+		return weightsFile{}, fmt.Errorf("%w: %s", errChanged, path)
 	}
 	if named, ok := strings.CutPrefix(filepath.Base(path), "sha256-"); ok && len(named) == 2*sha256.Size && named != w.Digest {
 		return weightsFile{}, fmt.Errorf("%w: %s is %s", errBlobName, path, w.Digest)
 	}
-	remember(place, w)
+	if !known {
+		remember(place, w)
+	}
 	return w, nil
 }
 
