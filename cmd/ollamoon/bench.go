@@ -95,15 +95,13 @@ func newBenchRunCommand(cmd *cobra.Command, engine *bench.EngineOptions) *cobra.
 	flags.StringVar(&out, "out", "", "results file to write (required)")
 	flags.IntVar(&o.Iterations, "iterations", 20, "timed reloads of each client")
 	flags.IntVar(&o.Rounds, "rounds", 7, "timed rounds of publishing of each client")
-	flags.StringVar(&o.Metadata, "metadata", cluster.MetadataHTTP, "how a segment's data port is found: http or p2p")
-	flags.StringVar(&seal, "seal", string(bench.Checksum), "what proves a page when it is read: checksum, mac or none")
+	choiceVar(cmd, &o.Metadata, "metadata", "how a segment's data port is found", cluster.MetadataHTTP, cluster.MetadataP2P)
+	choiceVar(cmd, &seal, "seal", "what proves a page when it is read", string(bench.Checksum), string(bench.MAC), string(bench.NoSeal))
 	flags.Int64Var(&segmentMiB, "segment-mib", 512, "memory of the store, in MiB")
 	flags.StringVar(&o.Programs, "mooncake-dir", "", "folder of mooncake_master and mooncake_client inside the wheel's environment\n(default: as installed by scripts/setup.sh)")
 	flags.StringVar(&o.Logs, "logs", "", "existing folder for the store's logs (default: none are kept)")
 	flags.StringVar(&o.Command, "reproduce", "", "command that the results file names as reproducing it\n(default: this one)")
-	if err := cmd.MarkFlagRequired("out"); err != nil {
-		panic(err) // the flag is defined above
-	}
+	required(cmd, "out", "results.json")
 	return cmd
 }
 

@@ -27,8 +27,8 @@ func TestKeys(t *testing.T) {
 		"1 2 3 4":                one,
 		"1,2,3,4\n":              one,
 		"\n 1,, 2\r\n3\t4 , 5 6": one,
-		"1 2 3":                  "",
-		"":                       "",
+		"1 2 3":                  "ollamoon: no keys: 3 tokens fill no page of 4\n",
+		"":                       "ollamoon: no keys: 0 tokens fill no page of 4\n",
 	} {
 		got, err := run(t, stdin, "keys", "--model", "m", "--page-tokens", "4")
 		if err != nil || got != want {

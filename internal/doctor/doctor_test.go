@@ -88,7 +88,7 @@ func TestBinary(t *testing.T) {
 	expect(t, o, "llama-server", OK, "version: 1")
 	for text, words := range map[string][]string{
 		"#!/bin/sh\necho 'llama-server: error while loading shared libraries: libgomp.so.1: cannot open shared object file: No such file' >&2\nexit 127\n": {"apt-get install libgomp1"},
-		"#!/bin/sh\necho 'x: error while loading shared libraries: libodd.so.7: cannot open shared object file' >&2\nexit 127\n":                          {"package that has libodd.so.7"},
+		"#!/bin/sh\necho 'x: error while loading shared libraries: libodd.so.7: cannot open shared object file' >&2\nexit 127\n":                           {"package that has libodd.so.7"},
 		"#!/bin/sh\nexit 3\n": {"exit status 3", "by hand"},
 	} {
 		place(t, o.Settings.Binary, text, 0o755)
