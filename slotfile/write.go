@@ -32,30 +32,29 @@ func (s Shape) Write(w io.Writer, tokens []int32, pageTokens int, sections []Pag
 		return err
 	}
 	out := &writer{to: w, w: bufio.NewWriterSize(w, largeBytes)}
-	out.u32(fileMagic)
-	out.u32(s.Version)
-	if s.Tagged {
-		out.u32(uint32(len(tokens) + tagWords)) //nolint:gosec // checked
-		out.i32(-1)
-		out.i32(1)
-		out.i32(int32(len(tokens))) //nolint:gosec // checked
-	} else {
-		out.u32(uint32(len(tokens))) //nolint:gosec // checked
+	out.head(&s, tokens)
+	for i, p := range sections {
+		turned := slices.Concat(p.Payloads[p.Turn:], p.Payloads[:p.Turn])
+		out.section(&s.Sections[i], pageTokens, p.span(), func(offset, n int) {
+			for _, payload := range turned {
+				out.bytes(payload[offset : offset+n])
+			}
+		})
 	}
-	for _, t := range tokens {
-		out.i32(t)
+	return out.end()
+}
+
+// A span is which pages of a section a file has.
+type span struct{ first, count, turn int }
+
+func (p Pages) span() span { return span{p.First, len(p.Payloads), p.Turn} }
+
+func (s span) check(section, pageTokens, tokens int) error {
+	if s.turn < 0 || s.turn > s.count {
+		return fmt.Errorf("%w: section %d is turned by %d of %d pages", ErrPage, section, s.turn, s.count)
 	}
-	if s.Tagged {
-		out.i32(0)
-	}
-	for i := range s.Sections {
-		out.section(&s.Sections[i], pageTokens, sections[i])
-	}
-	if out.err == nil {
-		out.err = out.w.Flush()
-	}
-	if out.err != nil {
-		return fmt.Errorf("writing a slot file: %w", out.err)
+	if s.first < 0 || s.count <= 0 || (s.first+s.count)*pageTokens != tokens {
+		return fmt.Errorf("%w: section %d has %d pages from %d on for %d tokens", ErrPage, section, s.count, s.first, tokens)
 	}
 	return nil
 }
@@ -68,11 +67,8 @@ func (s Shape) check(tokens []int32, pageTokens int, sections []Pages) error {
 		return fmt.Errorf("%w: %d tokens are no whole pages of %d", ErrPage, len(tokens), pageTokens)
 	}
 	for i, p := range sections {
-		if p.Turn < 0 || p.Turn > len(p.Payloads) {
-			return fmt.Errorf("%w: section %d is turned by %d of %d pages", ErrPage, i, p.Turn, len(p.Payloads))
-		}
-		if p.First < 0 || len(p.Payloads) == 0 || (p.First+len(p.Payloads))*pageTokens != len(tokens) {
-			return fmt.Errorf("%w: section %d has %d pages from %d on for %d tokens", ErrPage, i, len(p.Payloads), p.First, len(tokens))
+		if err := p.span().check(i, pageTokens, len(tokens)); err != nil {
+			return err
 		}
 		want := s.Sections[i].PageBytes(pageTokens)
 		for _, payload := range p.Payloads {
@@ -106,32 +102,68 @@ func (w *writer) bytes(b []byte) {
 	}
 }
 
+// end writes what is still to be written.
+func (w *writer) end() error {
+	if w.err == nil {
+		w.err = w.w.Flush()
+	}
+	if w.err != nil {
+		return fmt.Errorf("writing a slot file: %w", w.err)
+	}
+	return nil
+}
+
 func (w *writer) u32(v uint32) { w.bytes(binary.LittleEndian.AppendUint32(w.w.AvailableBuffer(), v)) }
 func (w *writer) i32(v int32)  { w.u32(uint32(v)) } //nolint:gosec // the format's own
 func (w *writer) u64(v int) {
 	w.bytes(binary.LittleEndian.AppendUint64(w.w.AvailableBuffer(), uint64(v))) //nolint:gosec // a size
 }
 
-func (w *writer) section(s *SectionShape, pageTokens int, pages Pages) {
+// head writes what comes before the sections.
+func (w *writer) head(s *Shape, tokens []int32) {
+	w.u32(fileMagic)
+	w.u32(s.Version)
+	if s.Tagged {
+		w.u32(uint32(len(tokens) + tagWords)) //nolint:gosec // checked
+		w.i32(-1)
+		w.i32(1)
+		w.i32(int32(len(tokens))) //nolint:gosec // checked
+	} else {
+		w.u32(uint32(len(tokens))) //nolint:gosec // checked
+	}
+	for _, t := range tokens {
+		w.i32(t)
+	}
+	if s.Tagged {
+		w.i32(0)
+	}
+}
+
+// A stripe writes the same bytes of each page's payload, in the order of their
+// cells: so many from an offset on.
+type stripe func(offset, n int)
+
+// section writes a section whose rows stripe writes.
+func (w *writer) section(s *SectionShape, pageTokens int, pages span, stripe stripe) {
 	w.u32(uint32(s.Streams)) //nolint:gosec // small
 	for stream := range s.Streams {
 		if stream != s.Stream {
 			w.u32(0)
 			continue
 		}
-		cells := len(pages.Payloads) * pageTokens
+		cells := pages.count * pageTokens
 		w.u32(uint32(cells)) //nolint:gosec // checked
 		for i := range cells {
-			token := (i + pages.Turn*pageTokens) % cells
-			w.i32(int32(pages.First*pageTokens + token)) //nolint:gosec // checked
+			token := (i + pages.turn*pageTokens) % cells
+			w.i32(int32(pages.first*pageTokens + token)) //nolint:gosec // checked
 			w.u32(1)
 			w.i32(s.Sequence)
 		}
-		w.rows(s, pageTokens, slices.Concat(pages.Payloads[pages.Turn:], pages.Payloads[:pages.Turn]))
+		w.rows(s, pageTokens, stripe)
 	}
 }
 
-func (w *writer) rows(s *SectionShape, pageTokens int, payloads [][]byte) {
+func (w *writer) rows(s *SectionShape, pageTokens int, stripe stripe) {
 	transposed := uint32(0)
 	if s.Transposed {
 		transposed = 1
@@ -139,16 +171,20 @@ func (w *writer) rows(s *SectionShape, pageTokens int, payloads [][]byte) {
 	w.u32(transposed)
 	w.u32(uint32(len(s.Keys))) //nolint:gosec // small
 	offset := 0
+	next := func(n int) {
+		stripe(offset, n)
+		offset += n
+	}
 	for _, r := range s.Keys {
 		w.i32(r.Type)
 		w.u64(r.Bytes)
-		offset = w.stripe(payloads, offset, r.Bytes*pageTokens)
+		next(r.Bytes * pageTokens)
 	}
 	for _, r := range s.Values {
 		w.i32(r.Type)
 		if !s.Transposed {
 			w.u64(r.Bytes)
-			offset = w.stripe(payloads, offset, r.Bytes*pageTokens)
+			next(r.Bytes * pageTokens)
 			continue
 		}
 		element := 0
@@ -158,16 +194,7 @@ func (w *writer) rows(s *SectionShape, pageTokens int, payloads [][]byte) {
 		w.u32(uint32(element))
 		w.u32(uint32(r.Elements)) //nolint:gosec // small
 		for range r.Elements {
-			offset = w.stripe(payloads, offset, element*pageTokens)
+			next(element * pageTokens)
 		}
 	}
-}
-
-// stripe writes the same bytes of each payload and returns where the next ones
-// start.
-func (w *writer) stripe(payloads [][]byte, offset, n int) int {
-	for _, p := range payloads {
-		w.bytes(p[offset : offset+n])
-	}
-	return offset + n
 }
