@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"ollamoon/internal/trust"
@@ -45,8 +46,9 @@ type Config struct {
 
 // A Pool asks prefill workers. It is safe for concurrent use.
 type Pool struct {
-	config  Config
-	members []*member
+	config   Config
+	members  []*member
+	identity atomic.Pointer[Identity]
 }
 
 // A member is a prefill worker.
@@ -74,6 +76,7 @@ func New(config Config) (*Pool, error) {
 		config.Client = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 16, IdleConnTimeout: time.Minute}}
 	}
 	p := &Pool{config: config}
+	p.Share(config.Identity)
 	for _, u := range config.URLs {
 		if !strings.HasPrefix(u, "http://") && !strings.HasPrefix(u, "https://") {
 			return nil, fmt.Errorf("prefill: %q is no URL of a prefill worker, such as http://10.0.0.2:8080", u)
@@ -82,6 +85,9 @@ func New(config Config) (*Pool, error) {
 	}
 	return p, nil
 }
+
+// Share sets what the asking side shares from now on.
+func (p *Pool) Share(identity Identity) { p.identity.Store(&identity) }
 
 // Close closes what is open to the members.
 func (p *Pool) Close() { p.config.Client.CloseIdleConnections() }
@@ -104,15 +110,15 @@ func (p *Pool) Check(ctx context.Context) error {
 
 // Prefill has the pages of a prompt computed and published up to a token, of
 // which so many are there. Local is what computing them here is expected to take;
-// 0 is not known. The error is ErrNotWorth or wraps another of this package's,
-// or is the context's; then the pages may be there in part.
-func (p *Pool) Prefill(ctx context.Context, tokens []int32, have, end int, local time.Duration) error {
+// 0 is not known. It returns for how many tokens pages are there now. The error is
+// ErrNotWorth or wraps another of this package's, or is the context's.
+func (p *Pool) Prefill(ctx context.Context, tokens []int32, have, end int, local time.Duration) (int, error) {
 	best, expected, err := p.choose(ctx, end-have)
 	if err != nil {
-		return err
+		return have, err
 	}
 	if local > 0 && expected >= local {
-		return ErrNotWorth
+		return have, ErrNotWorth
 	}
 	if local > 0 {
 		var cancel context.CancelFunc
@@ -120,7 +126,11 @@ func (p *Pool) Prefill(ctx context.Context, tokens []int32, have, end int, local
 			fmt.Errorf("%w: %s takes more than twice the %v that it takes here", ErrSlow, best.url, local.Round(time.Millisecond)))
 		defer cancel()
 	}
-	return best.did(ctx, p.ask(ctx, best, tokens))
+	published, err := p.ask(ctx, best, tokens)
+	if err == nil {
+		published = end
+	}
+	return max(have, published), best.did(ctx, err)
 }
 
 // choose returns the member that is expected to be done first with so many
@@ -172,7 +182,7 @@ func (p *Pool) info(ctx context.Context, m *member) (Info, error) {
 		err = p.config.Secret.Check(nonce, response.Header.Get(trust.ProofHeader))
 	}
 	if err == nil {
-		err = p.config.Identity.Matches(info.Identity)
+		err = p.identity.Load().Matches(info.Identity)
 	}
 	if err != nil {
 		err = fmt.Errorf("asking %s: %w", m.url, err)
@@ -210,14 +220,15 @@ func (p *Pool) send(ctx context.Context, m *member, method string, body []byte, 
 	return nil, fmt.Errorf("%w: status %d: %s", kind, response.StatusCode, bytes.TrimSpace(said))
 }
 
-// ask has a prompt computed by a member.
-func (p *Pool) ask(ctx context.Context, m *member, tokens []int32) error {
+// ask has a prompt computed by a member and returns for how many tokens it told
+// that pages were published.
+func (p *Pool) ask(ctx context.Context, m *member, tokens []int32) (published int, err error) {
 	m.mu.Lock()
 	m.mu.asked++
 	m.mu.Unlock()
-	body, err := json.Marshal(ask{p.config.Identity, tokens})
+	body, err := json.Marshal(ask{*p.identity.Load(), tokens})
 	if err != nil {
-		return err
+		return 0, err
 	}
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -227,7 +238,7 @@ func (p *Pool) ask(ctx context.Context, m *member, tokens []int32) error {
 	defer stalled.Stop()
 	response, err := p.send(ctx, m, http.MethodPost, body, rand.Text())
 	if err != nil {
-		return because(ctx, err)
+		return 0, because(ctx, err)
 	}
 	defer response.Body.Close() //nolint:errcheck // read only
 	lines := bufio.NewScanner(response.Body)
@@ -236,19 +247,20 @@ func (p *Pool) ask(ctx context.Context, m *member, tokens []int32) error {
 		stalled.Reset(p.config.Stall)
 		var l line
 		if err := json.Unmarshal(lines.Bytes(), &l); err != nil {
-			return fmt.Errorf("%w: %s says %.100q", ErrFailed, m.url, lines.Bytes())
+			return published, fmt.Errorf("%w: %s says %.100q", ErrFailed, m.url, lines.Bytes())
 		}
+		published = max(published, l.Published)
 		switch {
 		case l.Error != "":
-			return fmt.Errorf("%w: %s says %s", ErrFailed, m.url, l.Error)
+			return published, fmt.Errorf("%w: %s says %s", ErrFailed, m.url, l.Error)
 		case l.Done:
-			return nil
+			return published, nil
 		}
 	}
 	if err := lines.Err(); err != nil {
-		return because(ctx, fmt.Errorf("%w: %s: %w", ErrFailed, m.url, err))
+		return published, because(ctx, fmt.Errorf("%w: %s: %w", ErrFailed, m.url, err))
 	}
-	return fmt.Errorf("%w: %s ended in the middle", ErrFailed, m.url)
+	return published, fmt.Errorf("%w: %s ended in the middle", ErrFailed, m.url)
 }
 
 // because returns why a request failed: the context's cause, when it ended.

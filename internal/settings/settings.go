@@ -21,6 +21,8 @@ type Settings struct {
 	SealKeyFile string         // file of the key that seals pages; empty: a checksum does
 	Deadline    time.Duration  // of each call to the store
 	Slots       string         // folder for slot files; empty: chosen
+	Prefill     []string       // URLs of prefill workers that are asked
+	SecretFile  string         // file of the secret that prefill workers and routers have in common with this one
 	LogLevel    slog.Level
 	LogFormat   string // "text" or "json"
 }
@@ -63,12 +65,14 @@ func (s *Settings) flags() *pflag.FlagSet {
 	f.SortFlags = false
 	f.StringVar(&s.Binary, "binary", "", "the real llama-server\n(default: llama-server.real beside this program, or llama-server on PATH)")
 	f.StringVar(&s.Store, "store", "file:", "where pages are kept: file:FOLDER, memory:, mooncake://MASTER:PORT?metadata=..., or none;\nfile: without a folder is one in the user's cache folder")
-	f.Var(&roleValue{&s.Role}, "role", "what is shared: mixed and prefill load and publish pages, decode only loads")
+	f.Var(&roleValue{&s.Role}, "role", "what is done: mixed and prefill load and publish pages, decode only loads;\nprefill also computes prompts for workers that ask")
 	f.BoolVar(&s.Exact, "exact", false, "share only between engines whose results are the same to the last bit")
 	f.StringVar(&s.Tenant, "tenant", "", "share with nobody but engines of the same tenant")
 	f.StringVar(&s.SealKeyFile, "seal-key-file", "", "file of 64 hexadecimal digits: the key of the MAC that proves pages\n(default: a checksum, which proves nothing to who can write to the store)")
 	f.DurationVar(&s.Deadline, "deadline", 10*time.Second, "the longest that a call to the store may take")
 	f.StringVar(&s.Slots, "slots", "", "folder for slot files, the user's own and closed to others\n(default: in shared memory if that has room, else in the folder for temporary files)")
+	f.StringSliceVar(&s.Prefill, "prefill", nil, "prefill workers that compute long prompts, such as http://10.0.0.2:8080,http://10.0.0.3:8080;\nthey run with --ollamoon-role prefill, the same model and the same store")
+	f.StringVar(&s.SecretFile, "secret-file", "", "file of a secret of 16 characters or more that this worker, prefill workers and routers have in common\n(default: whoever reaches a prefill worker's port may ask it)")
 	f.TextVar(&s.LogLevel, "log-level", slog.LevelWarn, "least level of messages on standard error: DEBUG, INFO, WARN or ERROR")
 	f.Var(&choice{&s.LogFormat, logFormats}, "log-format", "form of these messages: text or json")
 	return f

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"ollamoon/internal/engine"
+	"ollamoon/internal/prefill"
 )
 
 // What a llama-server answers itself, word for word.
@@ -25,6 +26,8 @@ type gate struct {
 	direct http.Handler
 	// own are the answers of this program itself, by their paths below the prefix.
 	own map[string]http.Handler
+	// prefill is what computes prompts for others; nil: nobody may ask.
+	prefill atomic.Pointer[http.Handler]
 	// open is what serves when the engine is ready; nil before.
 	open atomic.Pointer[http.Handler]
 }
@@ -44,6 +47,8 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		own.ServeHTTP(w, r)
+	case ours && path == prefill.Path && g.prefill.Load() != nil:
+		(*g.prefill.Load()).ServeHTTP(w, r)
 	case open == nil && harmless(r):
 		g.direct.ServeHTTP(w, r)
 	case open == nil:

@@ -9,9 +9,11 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"ollamoon/internal/engine"
+	"ollamoon/internal/prefill"
 	"ollamoon/internal/worker"
 	"ollamoon/page"
 	"ollamoon/slotfile"
@@ -87,6 +89,11 @@ func (s *standIn) unshared(reason error) {
 	if errors.Is(reason, context.Canceled) {
 		return // the engine is over
 	}
+	if errors.Is(reason, prefill.ErrMismatch) {
+		s.mistake = reason
+		_ = s.engine.Signal(syscall.SIGTERM) // it may be over
+		return
+	}
 	s.board.set(state{reason: reason.Error()})
 	s.announce.Info("prompts are not shared", "reason", reason)
 	s.gate.serve(s.passing())
@@ -144,13 +151,25 @@ func (s *standIn) share(ctx context.Context, known identity) error {
 	if !sharing.Exact { // half, since the engine keeps more of a conversation than its rows
 		remembered = int(s.args.Remembers() / 2 / int64(slotBytes(known.shape)))
 	}
-	s.worker, err = worker.New(worker.Config{
+	pool, err := s.asks(ctx, sharing)
+	if err != nil {
+		return err
+	}
+	config := worker.Config{
 		Engine: s.engine.Client, Prefix: s.gate.listener.Prefix, APIKeys: s.gate.listener.APIKeys,
 		Slots: known.props.TotalSlots, Context: known.props.Settings.ContextTokens, UBatch: s.args.UBatch(),
+		Used:       s.gate.open.Load() != nil, // it has served unshared
 		Remembered: remembered,
-		Sharing:    sharing, Logger: s.log,
-	})
-	if err != nil {
+		Sharing:    sharing, Logger: s.log, Observer: s.metrics,
+	}
+	if pool != nil {
+		s.pool.Store(pool)
+		config.Prefiller = pool
+	}
+	if s.worker, err = worker.New(config); err != nil {
+		return err
+	}
+	if err := s.computes(sharing); err != nil {
 		return err
 	}
 	s.shares(sharing, known)
@@ -216,6 +235,10 @@ func (s *standIn) adapters(known identity, sealer *page.Sealer) http.Handler {
 			}()
 			sharing, err := s.sharing(ctx, known, sealer)
 			if err == nil {
+				err = s.computes(sharing)
+			}
+			if err == nil {
+				s.asksFor(sharing)
 				s.shares(sharing, known)
 			}
 			return sharing, err

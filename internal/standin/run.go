@@ -16,6 +16,7 @@ import (
 
 	"ollamoon/internal/engine"
 	"ollamoon/internal/metrics"
+	"ollamoon/internal/prefill"
 	"ollamoon/internal/settings"
 	"ollamoon/internal/worker"
 	"ollamoon/store/breaker"
@@ -46,7 +47,10 @@ type standIn struct {
 	metrics *metrics.Metrics
 
 	worker *worker.Worker                // when prompts are shared and prepare is over
+	pool   atomic.Pointer[prefill.Pool]  // of prefill workers that are asked; nil: none
 	store  atomic.Pointer[breaker.Store] // when it is open
+
+	mistake error // in the settings, for which the engine is ended; of prepare
 }
 
 // Run runs as llama-server would with these arguments, without the program's
@@ -195,6 +199,9 @@ func (s *standIn) run(ctx context.Context, signals <-chan os.Signal) Exit {
 	cancel()
 	s.stderr.flush()
 	s.close(ctx, server, &running)
+	if s.mistake != nil {
+		return failed(s.mistake)
+	}
 	return exitOf(s.engine.State())
 }
 
@@ -218,6 +225,9 @@ func (s *standIn) close(ctx context.Context, server *http.Server, running *sync.
 		case <-time.After(publishesGrace):
 			s.log.Warn("pages are not published at the end")
 		}
+	}
+	if pool := s.pool.Load(); pool != nil {
+		pool.Close()
 	}
 	if opened := s.store.Load(); opened != nil {
 		_ = opened.Close() // what it held is a cache

@@ -10,6 +10,7 @@ import (
 
 	"ollamoon/connector"
 	"ollamoon/internal/metrics"
+	"ollamoon/internal/prefill"
 	"ollamoon/internal/worker"
 )
 
@@ -73,7 +74,9 @@ type Status struct {
 	Slots     SlotStatus      `json:"slots"`
 	Estimates EstimatesStatus `json:"estimates"`
 	Pages     PageStatus      `json:"pages"`
-	Errors    []ErrorStatus   `json:"errors,omitempty"` // warnings and errors of the log, the newest first
+	// Prefill are the prefill workers that this worker asks.
+	Prefill []prefill.MemberStatus `json:"prefill,omitempty"`
+	Errors  []ErrorStatus          `json:"errors,omitempty"` // warnings and errors of the log, the newest first
 }
 
 // VersionStatus says which program this is.
@@ -158,6 +161,9 @@ func (s *standIn) status() Status {
 	}
 	status.Estimates = estimated(work.PageLoad, work.TokenCompute)
 	status.Pages = PageStatus(work.Pages)
+	if pool := s.pool.Load(); pool != nil {
+		status.Prefill = pool.Status()
+	}
 	return status
 }
 

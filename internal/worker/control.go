@@ -70,7 +70,11 @@ func (w *Worker) Reshare(ctx context.Context, change func() (*Sharing, error)) e
 	for _, s := range slots {
 		s.forget()
 	}
-	w.share.Store(nil)
+	if before := w.share.Swap(nil); before != nil {
+		w.mu.Lock()
+		w.mu.past = plus(w.mu.past, before.cache.Stats())
+		w.mu.Unlock()
+	}
 	w.memory.distrust()
 	sharing, err := change()
 	if err != nil || sharing == nil {
@@ -104,9 +108,12 @@ type SlotStatus struct {
 // Status returns the present status.
 func (w *Worker) Status() Status {
 	s := Status{Slots: w.config.Slots, Free: w.queue.idle(), Waiting: w.queue.waiting(), Each: w.queue.each()}
+	w.mu.Lock()
+	s.Pages = w.mu.past
+	w.mu.Unlock()
 	if share := w.share.Load(); share != nil {
 		s.PageLoad, s.TokenCompute = share.estimates.rates()
-		s.Pages = share.cache.Stats()
+		s.Pages = plus(s.Pages, share.cache.Stats())
 	}
 	return s
 }

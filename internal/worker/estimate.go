@@ -82,6 +82,16 @@ func (e *estimates) worth(pages, tokensSaved int) bool {
 	return true
 }
 
+// saving is how much longer computing the tokens from one to another is expected
+// to take than loading their pages; 0 when it is not known, and at least 1 ns.
+func (e *estimates) saving(from, to int) time.Duration {
+	load, compute := e.rates()
+	if compute == 0 {
+		return 0
+	}
+	return max(1, compute*time.Duration(to-from)-load*time.Duration((to-from)/PageTokens))
+}
+
 // rates returns the present estimates: of a page's load and a token's
 // computation; zero where nothing has been observed.
 func (e *estimates) rates() (load, compute time.Duration) {

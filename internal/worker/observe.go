@@ -1,10 +1,17 @@
 package worker
 
 import (
+	"context"
+	"errors"
+	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
 	"time"
+
+	"ollamoon/connector"
+	"ollamoon/store"
+	"ollamoon/store/breaker"
 )
 
 // An Observer is told what becomes of completions, once of each. Its methods are
@@ -95,6 +102,42 @@ type unobserved struct{}
 func (unobserved) Completed(Completion)           {}
 func (unobserved) Saved(time.Duration, error)     {}
 func (unobserved) Published(time.Duration, error) {}
+
+// down reports whether an error says that the store is down or too slow.
+func down(err error) bool {
+	return errors.Is(err, store.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded)
+}
+
+// failed logs what failed, quietly when the store was not asked at all: that it is
+// not has been said.
+func (w *Worker) failed(ctx context.Context, what string, err error, args ...any) {
+	level := slog.LevelWarn
+	if errors.Is(err, breaker.ErrOpen) {
+		level = slog.LevelDebug
+	}
+	w.config.Logger.Log(ctx, level, what, append(args, "error", err)...)
+}
+
+// plus returns the sum of counts.
+func plus(a, b connector.Stats) connector.Stats {
+	a.PagesLookedUp += b.PagesLookedUp
+	a.PagesHit += b.PagesHit
+	a.BytesLoaded += b.BytesLoaded
+	a.PagesPublished += b.PagesPublished
+	a.BytesPublished += b.BytesPublished
+	a.PagesDiscarded += b.PagesDiscarded
+	a.DiscardFailures += b.DiscardFailures
+	rejected := map[string]int64{}
+	for _, counts := range []map[string]int64{a.Rejected, b.Rejected} {
+		for reason, n := range counts {
+			rejected[reason] += n
+		}
+	}
+	if a.Rejected = nil; len(rejected) > 0 {
+		a.Rejected = rejected
+	}
+	return a
+}
 
 // sources returns a prompt's tokens by source, of which the engine says that so
 // many were cached and so many computed, steps among the former.

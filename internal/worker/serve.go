@@ -9,15 +9,16 @@ import (
 	"io"
 	"net/http"
 	"strings"
-	"sync"
 	"time"
 )
 
 // maxBodyBytes bounds a request's body: well past any context.
 const maxBodyBytes = 256 << 20
 
-// serveCompletion runs a completion on a slot.
-func (w *Worker) serveCompletion(rw http.ResponseWriter, r *http.Request, predict predict) {
+// serveCompletion runs a completion, whose path is one of Endpoints, on a slot.
+func (w *Worker) serveCompletion(rw http.ResponseWriter, r *http.Request, endpoint string) {
+	took := breakdown{outcome: Malformed}
+	defer func() { w.config.Observer.Completed(took.completion(endpoint)) }()
 	body, err := io.ReadAll(http.MaxBytesReader(rw, r.Body, maxBodyBytes))
 	if err != nil {
 		http.Error(rw, "reading the request: "+err.Error(), http.StatusBadRequest)
@@ -29,16 +30,19 @@ func (w *Worker) serveCompletion(rw http.ResponseWriter, r *http.Request, predic
 		return
 	}
 	ctx := r.Context()
-	var took breakdown
 	begin := time.Now()
 	if len(req.LoRA) > 0 {
 		w.memory.distrust()
 	}
-	tokens := w.predict(ctx, predict, &req, body)
-	took.lookup = time.Since(begin)
+	var tokens []int32
+	tokens, took.outcome = w.predict(ctx, predictions[endpoint], &req, body)
+	if tokens != nil {
+		took.lookup = time.Since(begin)
+	}
 	slots, err := w.queue.take(ctx, tokens, req.slotWanted())
 	if err != nil {
-		return // the client has gone
+		took.outcome = Gone
+		return
 	}
 	defer w.queue.give(slots)
 	if len(slots) != 1 {
@@ -60,30 +64,40 @@ func (w *Worker) serveCompletion(rw http.ResponseWriter, r *http.Request, predic
 	held.forget() // and so it stays when the answer breaks off, which is a panic
 	cached, computed, ok := w.answer(rw, r, body, &fix)
 	*held = known
+	took.tokens = took.sources(cached, computed, fix.tokens)
 	held.advance(tokens, cached, computed, w.config.UBatch, ok && tokens != nil && cached+computed == len(tokens), &w.memory)
 }
 
-// predict returns the tokens of a request that may be shared, or nil.
-func (w *Worker) predict(ctx context.Context, predict predict, req *request, body []byte) []int32 {
+// predict returns the tokens of a request that may be shared, or nil and why it
+// passes through.
+func (w *Worker) predict(ctx context.Context, predict predict, req *request, body []byte) ([]int32, Outcome) {
 	switch {
-	case w.share.Load() == nil, predict == nil:
-		return nil
-	case req.CachePrompt != nil && !*req.CachePrompt, len(req.LoRA) > 0, len(req.Multimodal) > 0, req.slotWanted() == allSlots:
-		return nil
+	case w.share.Load() == nil:
+		return nil, NothingShared
+	case predict == nil:
+		return nil, OtherEndpoint
+	case req.CachePrompt != nil && !*req.CachePrompt, len(req.LoRA) > 0, len(req.Multimodal) > 0:
+		return nil, ByRequest
+	case req.slotWanted() == allSlots:
+		return nil, Several
 	case len(body) < PageTokens: // fewer bytes than a page has tokens
-		return nil
+		return nil, Short
 	}
 	tokens, err := predict(ctx, w.config.Engine, req, body)
-	if err != nil {
-		if !errors.Is(err, errUnpredictable) && ctx.Err() == nil {
+	switch {
+	case errors.Is(err, errUnpredictable):
+		return nil, Unpredictable
+	case err != nil:
+		if ctx.Err() == nil {
 			w.config.Logger.Debug("a prompt was not predicted", "error", err)
 		}
-		return nil
+		return nil, NotPredicted
+	case len(tokens) <= PageTokens:
+		return nil, Short
+	case len(tokens) > w.config.Context:
+		return nil, Long
 	}
-	if len(tokens) <= PageTokens || len(tokens) > w.config.Context {
-		return nil
-	}
-	return tokens
+	return tokens, Shared
 }
 
 // maxWaits bounds how often a request waits for another that computes the same
@@ -104,48 +118,64 @@ func (w *Worker) prepare(ctx context.Context, held *slot, tokens []int32, took *
 	if tokens == nil {
 		return correction{}
 	}
+	took.had(common(held.tokens, tokens), w.memory.longest(tokens), w.live(s, held, tokens).surely, len(tokens))
+	fix, err := w.fill(ctx, s, held, tokens, took, &progress{})
+	if err != nil && ctx.Err() == nil {
+		w.failed(ctx, "a prefix was not shared", err, "tokens", len(tokens))
+	}
+	return fix
+}
+
+// fill puts into a slot what the store has of a prompt, or someone else computes
+// of it, and computes and publishes what is missing, if the role is to publish.
+// at is told of what is published. After a failure the store is not asked again.
+func (w *Worker) fill(ctx context.Context, s *sharer, held *slot, tokens []int32, took *breakdown, at *progress) (correction, error) {
+	asked := false
 	for range maxWaits {
-		at, err := w.load(ctx, s, held, tokens, took)
+		have, err := w.load(ctx, s, held, tokens, took)
 		if err != nil {
-			if ctx.Err() == nil {
-				w.config.Logger.Warn("a prefix was not loaded", "tokens", len(tokens), "error", err)
-			}
-			return correction{} // after a failure the store is not asked again
+			return correction{}, fmt.Errorf("loading: %w", err)
 		}
-		if !s.Role.Publishes() || at >= s.publishable(len(tokens)) {
-			return correction{}
+		if have >= s.publishable(len(tokens)) {
+			return correction{}, nil
 		}
-		release, other := s.inflight.claim(s.key(tokens, at/PageTokens))
+		if !asked && w.elsewhere(ctx, s, tokens, have) {
+			asked = true
+			continue
+		}
+		if !s.Role.Publishes() {
+			return correction{}, nil
+		}
+		release, other := s.inflight.claim(s.key(tokens, have/PageTokens))
 		if release != nil {
-			return w.compute(ctx, held, tokens, release)
+			return w.compute(ctx, held, tokens, at, release)
 		}
 		select {
 		case <-other:
 		case <-ctx.Done():
-			return correction{}
+			return correction{}, context.Cause(ctx)
 		}
 	}
-	return correction{}
+	return correction{}, nil
 }
 
 // compute computes and publishes a prompt's pages and calls release when they
 // have been published.
-func (w *Worker) compute(ctx context.Context, held *slot, tokens []int32, release func()) correction {
+func (w *Worker) compute(ctx context.Context, held *slot, tokens []int32, at *progress, release func()) (correction, error) {
 	if !w.publishing() {
 		release()
-		return correction{}
+		return correction{}, nil
 	}
 	defer w.publishes.Done()
-	published := &sync.WaitGroup{}
-	fix, err := w.steps(ctx, held, tokens, published)
+	fix, err := w.steps(ctx, held, tokens, at)
 	w.publishes.Go(func() {
-		published.Wait()
+		at.Wait()
 		release()
 	})
-	if err != nil && ctx.Err() == nil {
-		w.config.Logger.Warn("a prefix was not published", "tokens", len(tokens), "error", err)
+	if err != nil {
+		return fix, fmt.Errorf("publishing: %w", err)
 	}
-	return fix
+	return fix, nil
 }
 
 // answer forwards a request with another body and returns what the engine says

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -109,10 +108,18 @@ func (w *Worker) load(ctx context.Context, s *sharer, held *slot, tokens []int32
 		return into.sections, nil
 	})
 	cancel()
+	if err == nil || errors.Is(err, errNotWorth) {
+		took.asked += pages * PageTokens
+	}
 	loaded := time.Now()
-	took.load += loaded.Sub(begin) - (took.lookup - before)
+	if into != nil {
+		took.load += loaded.Sub(begin) - (took.lookup - before)
+	}
 	if errors.Is(err, errNotWorth) {
 		return has.perhaps, nil
+	}
+	if s.gain(match.Pages, has) == 0 && down(match.Stopped) {
+		err = match.Stopped
 	}
 	if err != nil || s.gain(match.Pages, has) == 0 {
 		return has.perhaps, err
@@ -239,10 +246,10 @@ func (s *sharer) step(at, end, steps int) int {
 	return next
 }
 
-// steps computes a prompt up to a page's end, publishing on the way; published
+// steps computes a prompt up to a page's end, publishing on the way; progress
 // counts what has not ended when steps returns. It returns how many tokens it
 // computed, and in which time.
-func (w *Worker) steps(ctx context.Context, held *slot, tokens []int32, published *sync.WaitGroup) (correction, error) {
+func (w *Worker) steps(ctx context.Context, held *slot, tokens []int32, progress *progress) (correction, error) {
 	s := w.share.Load()
 	end := s.publishable(len(tokens))
 	var done correction
@@ -258,7 +265,7 @@ func (w *Worker) steps(ctx context.Context, held *slot, tokens []int32, publishe
 		held.advance(tokens[:next], timings.CacheTokens, timings.PromptTokens, w.config.UBatch, true, &w.memory)
 		done.tokens += timings.PromptTokens
 		done.ms += timings.PromptMS
-		if err := w.publish(ctx, held, timings.CacheTokens/PageTokens, published); err != nil {
+		if err := w.publish(ctx, held, timings.CacheTokens/PageTokens, progress); err != nil {
 			return done, err
 		}
 		at = next
@@ -267,8 +274,8 @@ func (w *Worker) steps(ctx context.Context, held *slot, tokens []int32, publishe
 }
 
 // publish saves a slot and publishes the pages of its sound rows, from the given
-// one on, the latter while the caller goes on and counted in published.
-func (w *Worker) publish(ctx context.Context, held *slot, from int, published *sync.WaitGroup) error {
+// one on, the latter while the caller goes on and counted in progress.
+func (w *Worker) publish(ctx context.Context, held *slot, from int, progress *progress) error {
 	s := w.share.Load()
 	pages := s.sound(held)
 	if pages <= from {
@@ -276,15 +283,22 @@ func (w *Worker) publish(ctx context.Context, held *slot, from int, published *s
 	}
 	name := slotFileName()
 	path := filepath.Join(s.Folder, name)
-	if _, err := w.config.Engine.Save(ctx, held.id, name, len(held.tokens)); err != nil {
+	begin := time.Now()
+	_, err := w.config.Engine.Save(ctx, held.id, name, len(held.tokens))
+	w.config.Observer.Saved(time.Since(begin), err)
+	if err != nil {
 		_ = os.Remove(path) // it may not be there
 		return fmt.Errorf("saving a slot: %w", err)
 	}
 	tokens := held.tokens
-	published.Go(func() {
+	progress.Go(func() {
 		defer os.Remove(path) //nolint:errcheck // swept at the next start
-		if err := s.publishFile(context.WithoutCancel(ctx), path, tokens, from, pages); err != nil {
-			w.config.Logger.Warn("pages were not published", "from", from, "to", pages, "error", err)
+		begin := time.Now()
+		err := s.publishFile(context.WithoutCancel(ctx), path, tokens, from, pages)
+		w.config.Observer.Published(time.Since(begin), err)
+		progress.ended(pages*PageTokens, err)
+		if err != nil {
+			w.failed(ctx, "pages were not published", err, "from", from, "to", pages)
 		}
 	})
 	return nil

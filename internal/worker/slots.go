@@ -137,9 +137,13 @@ func (q *queue) give(slots []*slot) {
 	defer q.mu.Unlock()
 	q.mu.free = append(q.mu.free, slots...)
 	for _, s := range slots {
-		q.mu.known[s.id] = SlotStatus{Tokens: len(s.tokens), Sound: s.sound, Unknown: s.unknown}
+		q.mu.known[s.id] = s.status()
 	}
 	q.serve()
+}
+
+func (s *slot) status() SlotStatus {
+	return SlotStatus{Tokens: len(s.tokens), Sound: s.sound, Unknown: s.unknown}
 }
 
 // each returns what is known of each slot.
@@ -151,7 +155,7 @@ func (q *queue) each() []SlotStatus {
 		known[i].Busy = true
 	}
 	for _, s := range q.mu.free {
-		known[s.id].Busy = false
+		known[s.id] = s.status() // nobody else has it
 	}
 	return known
 }

@@ -28,6 +28,8 @@ type Config struct {
 	Prefix string
 	// Slots is how many slots the engine has, Context how many tokens fit into one.
 	Slots, Context int
+	// Used says that the slots may have rows that others have put there.
+	Used bool
 	// UBatch is the engine's physical batch size, in tokens.
 	UBatch int
 	// Remembered is how many tokens of conversations the engine keeps besides its
@@ -36,11 +38,16 @@ type Config struct {
 	// APIKeys are those that the engine accepts; none means that it asks for none.
 	APIKeys []string
 
+	// Prefiller has long prompts computed elsewhere; it may be nil.
+	Prefiller Prefiller
+
 	// Sharing is nil when nothing can be shared; Reason then says why.
 	Sharing *Sharing
 	Reason  string
 
 	Logger *slog.Logger
+	// Observer is told what becomes of completions; nil is nobody.
+	Observer Observer
 }
 
 // Sharing is what it takes to share an engine's cache.
@@ -76,13 +83,20 @@ type Worker struct {
 	publishes sync.WaitGroup
 	mu        struct {
 		sync.Mutex
-		closed bool // nothing more is begun to be published
+		closed bool            // nothing more is begun to be published
+		past   connector.Stats // of what was shared before
 	}
 }
 
 // New returns a Worker.
 func New(config Config) (*Worker, error) {
+	if config.Observer == nil {
+		config.Observer = unobserved{}
+	}
 	w := &Worker{config: config, queue: newQueue(config.Slots), forward: config.Engine.Forward(config.Logger)}
+	for _, s := range w.queue.slots {
+		s.unknown = config.Used
+	}
 	w.memory.limit = config.Remembered
 	if config.Sharing != nil {
 		share, err := newSharer(config.Sharing)
@@ -122,12 +136,11 @@ func (w *Worker) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		w.serveSlotAction(rw, r, id, action)
 		return
 	}
-	predict, completion := predictions[path]
-	if !ok || !completion || r.Method != http.MethodPost || !w.authorized(r) {
+	if _, completion := Endpoint(r, w.config.Prefix); !completion || !w.authorized(r) {
 		w.forward.ServeHTTP(rw, r)
 		return
 	}
-	w.serveCompletion(rw, r, predict)
+	w.serveCompletion(rw, r, path)
 }
 
 // authorized reports whether the engine will accept a request's key: one that

@@ -1,0 +1,101 @@
+package standin
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Prefill and decode apart, in three processes: a decode worker has a long prompt
+// computed by a prefill worker, loads its pages and answers as an engine would
+// alone. When the prefill worker is killed in the middle of a prompt, or stays
+// away, the decode worker computes it itself, and it goes on with another.
+func TestPrefillAndDecodeApart(t *testing.T) {
+	secret := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(secret, []byte("a secret of thirty-two characters"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	pages := "OLLAMOON_STORE=file:" + filepath.Join(t.TempDir(), "pages")
+	common := []string{pages, "OLLAMOON_SECRET_FILE=" + secret, "OLLAMOON_LOG_LEVEL=info"}
+	prefills := standing(t, append(common, "OLLAMOON_ROLE=prefill")...)
+	filler := prefills.serve(t, model(t)...)
+	decoder := standing(t, append(common, "OLLAMOON_ROLE=decode", "OLLAMOON_PREFILL="+filler.address)...).serve(t, model(t)...)
+	alone := stock(t).serve(t, model(t)...)
+
+	text := prompt(80, "goat")
+	want, got := alone.complete(text), decoder.complete(text)
+	total := want.Timings.Computed
+	if got.Content != want.Content {
+		t.Errorf("%q, want %q", got.Content, want.Content)
+	}
+	// The boundary leaves at least 64 tokens.
+	if end := (total - 64) / 256 * 256; got.Timings.Cached != end || got.Timings.Computed != total-end {
+		t.Errorf("of %d tokens %d come from the other worker, want %d", total, got.Timings.Cached, end)
+	}
+	if s := decoder.status(); len(s.Prefill) != 1 || s.Prefill[0].Done != 1 || s.Pages.PagesPublished != 0 {
+		t.Errorf("status %+v", s)
+	}
+	if s := filler.status(); s.Pages.PagesPublished != int64((total-64)/256) {
+		t.Errorf("the prefill worker has published %d pages", s.Pages.PagesPublished)
+	}
+	// A prompt too short to be worth asking.
+	if short := decoder.complete(prompt(30, "cow")); short.Timings.Cached != 0 || decoder.status().Prefill[0].Asked != 1 {
+		t.Errorf("%+v", short)
+	}
+
+	// Killed in the middle.
+	long := prompt(170, "pig")
+	want = alone.complete(long)
+	var asking sync.WaitGroup
+	asking.Go(func() {
+		if got := decoder.complete(long); got.Content != want.Content || got.Timings.Cached+got.Timings.Computed != want.Timings.Computed {
+			t.Errorf("after a kill: %+v, want %+v", got, want)
+		}
+	})
+	for deadline := time.Now().Add(wait); decoder.status().Prefill[0].Asked < 2 && time.Now().Before(deadline); {
+		time.Sleep(5 * time.Millisecond)
+	}
+	time.Sleep(100 * time.Millisecond)
+	_ = filler.cmd.Process.Kill()
+	asking.Wait()
+	if s := decoder.status(); s.Prefill[0].Error == "" || s.Slots.Free != 1 {
+		t.Errorf("status %+v", s)
+	}
+
+	// Gone, and back.
+	if got, want := decoder.complete(prompt(60, "hen")), alone.complete(prompt(60, "hen")); got.Content != want.Content {
+		t.Errorf("with nobody to ask: %q, want %q", got.Content, want.Content)
+	}
+	_, port, _ := strings.Cut(strings.TrimPrefix(filler.address, "http://"), ":")
+	again := prefills.start(t, append(model(t), "--port", port)...)
+	again.address = filler.address
+	again.ready()
+	deadline := time.Now().Add(wait)
+	for n := 0; ; n++ {
+		if got := decoder.complete(prompt(60, "duck"+itoa(n))); got.Timings.Cached > 0 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the prefill worker that is back is not asked: %+v", decoder.status().Prefill)
+		}
+	}
+}
+
+// A prefill worker that shares other pages is a mistake, which is told at start.
+func TestOtherPagesAreAMistake(t *testing.T) {
+	pages := "OLLAMOON_STORE=file:" + filepath.Join(t.TempDir(), "pages")
+	filler := standing(t, pages, "OLLAMOON_ROLE=prefill", "OLLAMOON_TENANT=other").serve(t, model(t)...)
+	r := standing(t, pages, "OLLAMOON_ROLE=decode", "OLLAMOON_PREFILL="+filler.address).start(t, append(model(t), "--port", freePort(t))...)
+	if e := r.end(); e != (Exit{Code: 1}) {
+		t.Errorf("it ends with %v", e)
+	}
+	if log := r.errs.String(); !strings.Contains(log, "shares other pages") || !strings.Contains(log, "tenant") {
+		t.Errorf("it says\n%s", log)
+	}
+	filler.signal(syscall.SIGTERM)
+	filler.end()
+}

@@ -1,0 +1,113 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// ErrNotShared is wrapped when a prompt is to be computed for others by a worker
+// that shares nothing, or cannot share that prompt.
+var ErrNotShared = errors.New("worker: nothing is shared")
+
+// A Prefiller has prompts computed elsewhere.
+type Prefiller interface {
+	// Prefill has the pages of a prompt published up to a token, of which so many
+	// are there, unless that takes longer than computing them here is expected to;
+	// local is that time, or 0 when it is not known. It returns for how many tokens
+	// they are there now, and why that is not all.
+	Prefill(ctx context.Context, tokens []int32, have, end int, local time.Duration) (published int, err error)
+}
+
+// leastElsewhere is how many tokens are worth asking someone else.
+const leastElsewhere = 2 * PageTokens
+
+// elsewhere has the rest of a prompt computed by someone else, if there is anyone
+// and that pays, and reports whether pages have come of it.
+func (w *Worker) elsewhere(ctx context.Context, s *sharer, tokens []int32, have int) bool {
+	end := s.publishable(len(tokens))
+	if w.config.Prefiller == nil || end-have < leastElsewhere {
+		return false
+	}
+	published, err := w.config.Prefiller.Prefill(ctx, tokens, have, end, s.estimates.saving(have, end))
+	if err != nil && ctx.Err() == nil {
+		w.config.Logger.Info("a prompt is computed here", "tokens", len(tokens), "reason", err)
+	}
+	return published > have
+}
+
+// A progress is what becomes of a prompt's pages while they are published.
+type progress struct {
+	sync.WaitGroup
+	// told, if not nil, is called with how many tokens' pages are in the store.
+	told func(tokens int)
+	mu   struct {
+		sync.Mutex
+		err error // the first
+	}
+}
+
+// ended notes how the publishing of pages up to a token ended.
+func (p *progress) ended(tokens int, err error) {
+	if err == nil && p.told != nil {
+		p.told(tokens)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.mu.err == nil {
+		p.mu.err = err
+	}
+}
+
+func (p *progress) err() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.mu.err
+}
+
+// Compute has a prompt's missing pages computed and published, for others to
+// load, and calls published after each step with how many tokens' pages are
+// there. The error wraps ErrNotShared when they cannot be.
+func (w *Worker) Compute(ctx context.Context, tokens []int32, published func(tokens int)) error {
+	s := w.share.Load()
+	switch {
+	case s == nil, !s.Role.Publishes():
+		return ErrNotShared
+	case len(tokens) > w.config.Context:
+		return fmt.Errorf("%w: %d tokens in a context of %d", ErrNotShared, len(tokens), w.config.Context)
+	case s.publishable(len(tokens)) == 0:
+		return nil
+	}
+	slots, err := w.queue.take(ctx, tokens, anySlot)
+	if err != nil {
+		return err
+	}
+	defer w.queue.give(slots)
+	at := &progress{told: published}
+	var took breakdown
+	_, err = w.fill(ctx, s, slots[0], tokens, &took, at)
+	at.Wait()
+	if err != nil {
+		return err
+	}
+	return at.err()
+}
+
+// Outstanding is how many tokens of a prompt Compute computes at most.
+func (w *Worker) Outstanding(tokens int) int {
+	if s := w.share.Load(); s != nil {
+		return s.publishable(tokens)
+	}
+	return 0
+}
+
+// TokenTime is what computing a token is expected to take; 0 is not known yet.
+func (w *Worker) TokenTime() time.Duration {
+	if s := w.share.Load(); s != nil {
+		_, compute := s.estimates.rates()
+		return compute
+	}
+	return 0
+}
