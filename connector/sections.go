@@ -82,15 +82,8 @@ func (s *Sections) longest(there [][]bool, most int) int {
 // returns a list of buffers for each section, from the page that First tells.
 // What could not be had shortens the prefix to one all of whose pages came.
 func (s *Sections) Load(ctx context.Context, tokens []int32, most int, buffers func(pages int) ([][][]byte, error)) (Match, error) {
-	if role := s.parts[0].config.Role; !role.Loads() {
-		return Match{}, fmt.Errorf("loading a prefix as %s: %w", role, ErrRole)
-	}
-	pages, keys, err := s.keys(tokens, most)
+	pages, keys, there, err := s.lookup(ctx, tokens, most)
 	if err != nil || len(pages) == 0 {
-		return Match{}, err
-	}
-	there, err := s.exist(ctx, keys)
-	if err != nil {
 		return Match{}, err
 	}
 	match := Match{Pages: s.longest(there, len(pages))}
@@ -148,11 +141,16 @@ func (s *Sections) load(ctx context.Context, pages []prefix.Page, keys [][]strin
 			}
 		}
 	}
-	bytes := 0
+	return match, s.bytes(match.Pages), nil
+}
+
+// bytes is the size of all objects that a prefix of so many pages needs.
+func (s *Sections) bytes(pages int) int {
+	total := 0
 	for _, p := range s.parts {
-		bytes += (match.Pages - p.first(match.Pages)) * p.ObjectBytes()
+		total += (pages - p.first(pages)) * p.ObjectBytes()
 	}
-	return match, bytes, nil
+	return total
 }
 
 // keys returns the full pages of a prompt, at most so many, and the keys of
@@ -171,6 +169,19 @@ func (s *Sections) keys(tokens []int32, most int) ([]prefix.Page, [][]string, er
 		keys = append(keys, of)
 	}
 	return pages, keys, nil
+}
+
+// lookup returns the full pages of a prompt, at most so many, their objects' keys
+// and which of these the store says it has.
+func (s *Sections) lookup(ctx context.Context, tokens []int32, most int) (pages []prefix.Page, keys [][]string, there [][]bool, err error) {
+	if role := s.parts[0].config.Role; !role.Loads() {
+		return nil, nil, nil, fmt.Errorf("loading a prefix as %s: %w", role, ErrRole)
+	}
+	pages, keys, err = s.keys(tokens, most)
+	if err == nil && len(pages) > 0 {
+		there, err = s.exist(ctx, keys)
+	}
+	return pages, keys, there, err
 }
 
 // exist asks for the objects of all sections at once.
