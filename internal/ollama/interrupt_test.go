@@ -110,46 +110,46 @@ func TestKilledAtEveryStep(t *testing.T) {
 
 // When any change fails, attach leaves all as it was; detach can be run again.
 func TestFailingAtEveryStep(t *testing.T) {
-	for _, why := range []error{syscall.ENOSPC, syscall.EROFS, fs.ErrPermission} {
-		i := newInstall(t)
-		before := snapshot(t, i.root)
-		failed := 0
-		for step := 0; ; step++ {
-			o := i.options()
-			o.before = failAt(step, why)
-			_, err := Attach(t.Context(), o)
-			if err == nil {
-				break
-			}
-			failed++
-			if !errors.Is(err, why) {
-				t.Fatalf("step %d: %v", step, err)
-			}
-			if got := snapshot(t, i.root); got != before {
-				t.Fatalf("step %d: %v: it was\n%s\nand is\n%s", step, err, before, got)
-			}
-			i.works("1")
+	i := newInstall(t)
+	before := snapshot(t, i.root)
+	reasons := []error{syscall.ENOSPC, syscall.EROFS, fs.ErrPermission}
+	step := 0
+	for ; ; step++ {
+		why := reasons[step%len(reasons)]
+		o := i.options()
+		o.before = failAt(step, why)
+		_, err := Attach(t.Context(), o)
+		if err == nil {
+			break
 		}
-		if failed < 12 {
-			t.Errorf("%v: only %d changes failed", why, failed)
+		if !errors.Is(err, why) {
+			t.Fatalf("step %d: %v", step, err)
+		}
+		if got := snapshot(t, i.root); got != before {
+			t.Fatalf("step %d: %v: it was\n%s\nand is\n%s", step, err, before, got)
 		}
 		i.works("1")
-		for step := 0; ; step++ {
-			i.attach()
-			o := i.options()
-			o.before = failAt(step, why)
-			_, err := Detach(t.Context(), o)
-			i.works("1")
-			if err == nil {
-				break
-			}
-			if !errors.Is(err, why) {
-				t.Fatalf("step %d: %v", step, err)
-			}
+	}
+	if step < 15 {
+		t.Errorf("only %d changes failed", step)
+	}
+	i.works("1")
+	for step = 0; ; step++ {
+		why := reasons[step%len(reasons)]
+		i.attach()
+		o := i.options()
+		o.before = failAt(step, why)
+		_, err := Detach(t.Context(), o)
+		i.works("1")
+		if err == nil {
+			break
 		}
-		if s := i.state(); s != Detached {
-			t.Errorf("it is %s", s)
+		if !errors.Is(err, why) {
+			t.Fatalf("step %d: %v", step, err)
 		}
+	}
+	if s := i.state(); s != Detached || step < 4 {
+		t.Errorf("it is %s after %d steps", s, step)
 	}
 }
 

@@ -101,6 +101,7 @@ func write(t *testing.T, path, text string, mode fs.FileMode) {
 // newInstall makes an installation as a package does, and homes for the user.
 func newInstall(t *testing.T) *install {
 	t.Helper()
+	program(t) // before the home of Go's cache is another
 	root, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
 		t.Fatal(err)

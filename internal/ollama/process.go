@@ -28,8 +28,13 @@ func (h Host) processes() []Process {
 
 // servers are the processes that were started as a folder's llama-server.
 func (h Host) servers(folder string) []Process {
-	path := filepath.Join(folder, standin.Name)
-	return h.running(func(p Process) bool { return p.Args[0] == path })
+	return h.running(func(p Process) bool {
+		if filepath.Base(p.Args[0]) != standin.Name {
+			return false
+		}
+		resolved, err := filepath.EvalSymlinks(filepath.Dir(p.Args[0]))
+		return err == nil && resolved == folder
+	})
 }
 
 // running returns the processes for which is is true. Where the system does not

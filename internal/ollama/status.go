@@ -105,7 +105,7 @@ func (s *Status) folder(ctx context.Context, f folder, state State, program stri
 	fs := FolderStatus{Path: f.path, State: state}
 	switch state {
 	case Updated:
-		s.problem("Ollama was updated since it was attached, or an attach was interrupted; it works unshared: run ollamoon attach")
+		s.problem("Ollama was updated since it was attached, or an attach or detach was interrupted; it works unshared: run ollamoon attach")
 	case Interrupted:
 		s.problem("an attach was interrupted; Ollama works unshared: run ollamoon attach, or ollamoon detach")
 	case Missing:
