@@ -19,6 +19,7 @@ var (
 	// In a JSON string the quotes would have a backslash before them.
 	cachedPattern    = regexp.MustCompile(`([{,])"cached_tokens":(\d+)`)
 	anthropicPattern = regexp.MustCompile(`"cache_read_input_tokens":(\d+),"input_tokens":(\d+)`)
+	generatedPattern = regexp.MustCompile(`[{,]"output_tokens":(\d+)`)
 	responsesPattern = regexp.MustCompile(`"input_tokens":(\d+),"output_tokens":\d+,"total_tokens":\d+,"input_tokens_details":\{"cached_tokens":(\d+)\}`)
 )
 
@@ -118,6 +119,27 @@ func fmtBytes(head []byte, parts ...string) []byte {
 		out = append(out, p...)
 	}
 	return out
+}
+
+// figures are what the engine says of a request in its answer: how many of the
+// prompt's tokens were cached and how many it computed, if ok, and how many tokens
+// it generated.
+type figures struct {
+	cached, computed, predicted int
+	ok                          bool
+}
+
+// note takes up what a piece of an answer says.
+func (f *figures) note(piece []byte) {
+	if cached, computed, ok := timingsOf(piece); ok {
+		f.cached, f.computed, f.ok = cached, computed, true
+	}
+	if object := timingsPattern.Find(piece); object != nil {
+		f.predicted = max(f.predicted, int(field(object, "predicted_n")))
+	}
+	if parts := generatedPattern.FindSubmatch(piece); parts != nil {
+		f.predicted = max(f.predicted, atoi(parts[1]))
+	}
 }
 
 // timingsOf returns what the engine says of a prompt in a piece of an answer:

@@ -62,10 +62,12 @@ func (w *Worker) serveCompletion(rw http.ResponseWriter, r *http.Request, endpoi
 	}
 	known := *held
 	held.forget() // and so it stays when the answer breaks off, which is a panic
-	cached, computed, ok := w.answer(rw, r, body, &fix)
+	seen := w.answer(rw, r, body, &fix)
 	*held = known
-	took.tokens = took.sources(cached, computed, fix.tokens)
-	held.advance(tokens, cached, computed, w.config.UBatch, ok && tokens != nil && cached+computed == len(tokens), &w.memory)
+	took.tokens = took.sources(seen.cached, seen.computed, fix.tokens)
+	// In a full context rows may have been shifted, under tokens that look the same.
+	confirmed := seen.ok && tokens != nil && seen.cached+seen.computed == len(tokens) && len(tokens)+seen.predicted < w.config.Context-1
+	held.advance(tokens, seen.cached, seen.computed, w.config.UBatch, confirmed, &w.memory)
 }
 
 // predict returns the tokens of a request that may be shared, or nil and why it
@@ -181,19 +183,19 @@ func (w *Worker) compute(ctx context.Context, held *slot, tokens []int32, at *pr
 // answer forwards a request with another body and returns what the engine says
 // of the prompt. With a correction the answer's figures are put right on their
 // way.
-func (w *Worker) answer(rw http.ResponseWriter, r *http.Request, body []byte, fix *correction) (cached, computed int, ok bool) {
+func (w *Worker) answer(rw http.ResponseWriter, r *http.Request, body []byte, fix *correction) figures {
 	out := r.Clone(r.Context())
 	out.Body = io.NopCloser(bytes.NewReader(body))
 	out.ContentLength = int64(len(body))
 	out.Header.Del("Expect")
 	if fix == nil {
 		w.forward.ServeHTTP(rw, out)
-		return 0, 0, false
+		return figures{}
 	}
 	seen := &corrector{ResponseWriter: rw, fix: *fix}
 	w.forward.ServeHTTP(seen, out)
 	seen.finish()
-	return seen.cached, seen.computed, seen.ok
+	return seen.figures
 }
 
 // A corrector passes an answer on by pieces, events of a stream or a whole body,
@@ -204,8 +206,7 @@ type corrector struct {
 	stream bool
 	rest   bytes.Buffer // of a piece that is not whole yet
 
-	cached, computed int
-	ok               bool
+	figures
 }
 
 // WriteHeader decides how the answer is cut.
@@ -237,9 +238,7 @@ func (c *corrector) Write(p []byte) (int, error) {
 }
 
 func (c *corrector) pass(piece []byte) error {
-	if cached, computed, ok := timingsOf(piece); ok {
-		c.cached, c.computed, c.ok = cached, computed, true
-	}
+	c.note(piece)
 	_, err := c.ResponseWriter.Write(c.fix.apply(piece))
 	return err
 }
