@@ -1,7 +1,6 @@
 package router
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -24,7 +23,7 @@ var errStatus = errors.New("the worker is not ready")
 // at the same time and idle.
 type copies struct{ pool sync.Pool }
 
-const copyBytes = 4 << 10
+const copyBytes = 2 << 10
 
 func (c *copies) Get() []byte {
 	if b, ok := c.pool.Get().(*[]byte); ok {
@@ -149,9 +148,9 @@ func (rt *Router) pass(ctx context.Context, w *response, r *http.Request, c *cal
 		Rewrite: func(p *httputil.ProxyRequest) {
 			p.SetURL(l.worker.spec.URL)
 			p.Out.URL.RawQuery = p.In.URL.RawQuery
-			p.Out.Body, p.Out.ContentLength = io.NopCloser(bytes.NewReader(c.body)), int64(len(c.body))
-			if len(c.body) == 0 {
-				p.Out.Body = http.NoBody
+			p.Out.Body, p.Out.ContentLength = http.NoBody, int64(len(c.body))
+			if len(c.body) > 0 {
+				p.Out.Body = &outgoing{left: c.body}
 			}
 			trust.Strip(p.Out.Header)
 			if rt.config.Keys != nil { // they are the router's
@@ -169,6 +168,7 @@ func (rt *Router) pass(ctx context.Context, w *response, r *http.Request, c *cal
 				return fmt.Errorf("%w: status %d", errStatus, answered.StatusCode)
 			}
 			first = time.Now()
+			c.body = nil // nobody else will be asked
 			stream = rt.follow(ctx, answered, r, l)
 			return nil
 		},
@@ -177,6 +177,21 @@ func (rt *Router) pass(ctx context.Context, w *response, r *http.Request, c *cal
 	proxy.ServeHTTP(w, r.WithContext(ctx))
 	return failed
 }
+
+// outgoing is a request's body on its way. What has gone is not held any longer: an
+// answer may go on for long.
+type outgoing struct{ left []byte }
+
+func (o *outgoing) Read(p []byte) (int, error) {
+	n := copy(p, o.left)
+	if o.left = o.left[n:]; len(o.left) == 0 {
+		o.left = nil
+		return n, io.EOF
+	}
+	return n, nil
+}
+
+func (o *outgoing) Close() error { return nil }
 
 // retriable reports whether a status says that this worker, and not the request,
 // is at fault.
