@@ -94,7 +94,7 @@ func begin(o Options) (*attachment, func(), error) {
 			return nil, nil, err
 		}
 		releases = append(releases, unlock)
-		state, err := f.state(exists(a.result.Settings))
+		state, err := f.state(a.result.Settings)
 		if err == nil && state == Lost {
 			err = fmt.Errorf("%s: %w", path, ErrLost)
 		}

@@ -140,8 +140,11 @@ func TestSettingsBeside(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	i.detach()
-	if got := i.snapshot(); got != before {
+	if got := i.snapshot(); got != before || i.state() != Detached {
 		t.Errorf("it was\n%s\nand is\n%s", before, got)
+	}
+	if r := i.detach(); r.Changed {
+		t.Errorf("detached twice: %+v", r)
 	}
 }
 

@@ -58,8 +58,10 @@ func (f folder) part(of string) string {
 	return filepath.Join(f.path, ".ollamoon-"+filepath.Base(of)+".part")
 }
 
-// state looks at the folder. Settings says that there are some for it.
-func (f folder) state(settings bool) (State, error) {
+// state looks at the folder. The file of settings, if it is there, tells that it
+// was attached, unless someone has put it beside the llama-server.
+func (f folder) state(file string) (State, error) {
+	settings := file != "" && file != f.link() && exists(file)
 	server, err := contentOf(f.server())
 	if err != nil {
 		return "", err
@@ -170,7 +172,7 @@ func (f folder) unpoint() error {
 
 // restore makes the folder as it was before it was attached, whatever its state.
 func (f folder) restore() error {
-	state, err := f.state(false)
+	state, err := f.state("")
 	if err != nil {
 		return err
 	}

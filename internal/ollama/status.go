@@ -68,7 +68,7 @@ func Look(ctx context.Context, o Options) (*Status, error) {
 	}
 	for _, place := range installation.Folders {
 		f := folder{path: place}
-		state, err := f.state(exists(path))
+		state, err := f.state(path)
 		if err != nil {
 			return nil, err
 		}
