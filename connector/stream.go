@@ -2,6 +2,7 @@ package connector
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"ollamoon/prefix"
@@ -100,8 +101,7 @@ func (w *windows) read(ctx context.Context) (failed []error, err error) {
 		end := min(at+w.size, len(w.pages))
 		into, err := w.into(turn, end-at)
 		if err != nil {
-			<-taken
-			return nil, err
+			return nil, errors.Join(err, <-taken)
 		}
 		failed = append(failed, w.part.load(ctx, w.pages[at:end], w.keys[at:end], into)...)
 		if err := <-taken; err != nil {

@@ -22,6 +22,10 @@
 // llama.go, completion.go). They get the run's prompts one at a time; what a client sees
 // of the answers is timed and compared.
 //
-// Run fails as a whole: an error of any part, a page that was not served or a
+// RunTTFT measures times to the first token with five such servers, a stock one among
+// them (ttft.go and its neighbours): prompts that are computed, that a slot holds, and
+// that another process has computed; and what sharing adds where it gives nothing.
+//
+// Run and RunTTFT fail as a whole: an error of any part, a page that was not served or a
 // byte that differs ends it, and then there are no results.
 package bench

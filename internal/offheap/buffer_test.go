@@ -23,7 +23,7 @@ func TestMemoryIsUsedAgain(t *testing.T) {
 	defer p.empty()
 	a, b := p.get(minBytes), p.get(minBytes+1)
 	for _, one := range []*Buffer{a, b} {
-		if start := uintptr(unsafe.Pointer(unsafe.SliceData(one.Bytes()))); start%uintptr(os.Getpagesize()) != 0 {
+		if start := uintptr(unsafe.Pointer(unsafe.SliceData(one.Bytes()))); start%uintptr(os.Getpagesize()) != 0 { //nolint:gosec // only its value is looked at
 			t.Errorf("memory starts at %#x", start)
 		}
 	}
