@@ -17,7 +17,7 @@ import (
 
 // errNotShared: an installation does not share its prompt cache, or not as it
 // should.
-var errNotShared = errors.New("not in order")
+var errNotShared = errors.New("this Ollama does not share its prompt cache as it could")
 
 // ollamaFlags are those by which an installation is found.
 func ollamaFlags(cmd *cobra.Command, o *ollama.Options) {
@@ -156,7 +156,7 @@ func newStatusCommand() *cobra.Command {
 			case len(s.Problems) > 0:
 				return fmt.Errorf("%w: things to do: %d", errNotShared, len(s.Problems))
 			case !s.Attached:
-				return fmt.Errorf("%w: ollamoon attach lets this Ollama share its prompt cache", errNotShared)
+				return fmt.Errorf("%w: it is not attached (ollamoon attach)", errNotShared)
 			}
 			return nil
 		},

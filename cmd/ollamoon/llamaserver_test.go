@@ -16,11 +16,8 @@ func TestLlamaServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	program := build(t)
 	folder := t.TempDir()
-	program := filepath.Join(folder, "ollamoon")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, ".").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
 	link := filepath.Join(folder, "llama-server")
 	for name, target := range map[string]string{"llama-server": program, "llama-server.real": programs.Binary} {
 		if err := os.Symlink(target, filepath.Join(folder, name)); err != nil {
