@@ -17,7 +17,7 @@ func TestLlamaServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	program := build(t)
-	folder := t.TempDir()
+	folder := filepath.Dir(program)
 	link := filepath.Join(folder, "llama-server")
 	for name, target := range map[string]string{"llama-server": program, "llama-server.real": programs.Binary} {
 		if err := os.Symlink(target, filepath.Join(folder, name)); err != nil {
