@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -87,32 +86,19 @@ func (w *Worker) load(ctx context.Context, s *sharer, held *slot, tokens []int32
 		return has.perhaps, nil
 	}
 	begin := time.Now()
-	var into *buffers
-	var first []int
-	defer func() { into.free() }()
+	into := &bringing{sharer: s, tokens: tokens, shape: s.Shape.On(held.id), worth: func(pages int) bool {
+		return s.estimates.worth(pages, s.gain(pages, has))
+	}}
+	defer into.close(w.discard)
 	before := took.lookup
 	storeCtx, cancel := s.within(took.noting(ctx))
-	match, err := s.cache.Load(storeCtx, tokens, pages, func(run int) ([][][]byte, error) {
-		if !s.estimates.worth(run, s.gain(run, has)) {
-			return nil, errNotWorth
-		}
-		first = s.cache.First(run)
-		wanted := make([][]bool, len(first))
-		for i, from := range first {
-			wanted[i] = slices.Repeat([]bool{true}, run-from)
-		}
-		var err error
-		if into, err = s.allocate(wanted); err != nil {
-			return nil, err
-		}
-		return into.sections, nil
-	})
+	match, err := s.cache.Stream(storeCtx, tokens, pages, s.window(), into)
 	cancel()
 	if err == nil || errors.Is(err, errNotWorth) {
 		took.asked += pages * PageTokens
 	}
 	loaded := time.Now()
-	if into != nil {
+	if into.path != "" {
 		took.load += loaded.Sub(begin) - (took.lookup - before)
 	}
 	if errors.Is(err, errNotWorth) {
@@ -127,7 +113,7 @@ func (w *Worker) load(ctx context.Context, s *sharer, held *slot, tokens []int32
 	if err := w.keep(ctx, held, tokens[:match.Tokens]); err != nil {
 		return has.perhaps, err
 	}
-	if err := w.restore(ctx, s, held, tokens[:match.Tokens], s.payloads(into, first, match.Pages)); err != nil {
+	if err := w.restore(ctx, held, tokens[:match.Tokens], into); err != nil {
 		return 0, err
 	}
 	took.restore += time.Since(loaded)
@@ -136,21 +122,13 @@ func (w *Worker) load(ctx context.Context, s *sharer, held *slot, tokens []int32
 	return match.Tokens, nil
 }
 
-// restore writes pages as a slot file and lets the engine read it.
-func (w *Worker) restore(ctx context.Context, s *sharer, held *slot, tokens []int32, pages []slotfile.Pages) error {
-	name := slotFileName()
-	path := filepath.Join(s.Folder, name)
-	file, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600) //nolint:gosec // a name of ours
-	if err != nil {
-		return fmt.Errorf("making a slot file: %w", err)
-	}
-	defer w.discard(path)
-	err = s.Shape.On(held.id).Write(file, tokens, PageTokens, pages)
-	if err := errors.Join(err, file.Close()); err != nil {
-		return fmt.Errorf("making a slot file: %w", err)
+// restore lets the engine read the slot file of what was brought.
+func (w *Worker) restore(ctx context.Context, held *slot, tokens []int32, into *bringing) error {
+	if err := into.done(); err != nil {
+		return err
 	}
 	held.forget()
-	if err := w.config.Engine.Restore(ctx, held.id, name, len(tokens)); err != nil {
+	if err := w.config.Engine.Restore(ctx, held.id, into.name, len(tokens)); err != nil {
 		return fmt.Errorf("restoring %d tokens: %w", len(tokens), err)
 	}
 	held.hold(tokens, len(tokens))
@@ -323,6 +301,16 @@ func (s *sharer) publishFile(ctx context.Context, path string, tokens []int32, f
 	if len(saved.Sections) != len(s.parts) || !saved.Sections[0].Complete(len(saved.Tokens)) || len(saved.Tokens) < to*PageTokens {
 		return errors.New("worker: a saved slot has other cells than its tokens")
 	}
+	for ; from < to; from += s.window() {
+		if err := s.publishWindow(ctx, saved, from, min(from+s.window(), to)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// publishWindow publishes some of a file's pages.
+func (s *sharer) publishWindow(ctx context.Context, saved *slotfile.File, from, to int) error {
 	held, err := s.cut(saved, from, to)
 	if err != nil {
 		return err

@@ -126,22 +126,18 @@ func (s *sharer) needed() int { return (s.Window+PageTokens-1)/PageTokens + 1 }
 
 // turn puts pages where a slot that computed them has their cells. Where the
 // oldest page would be last, its cells are the next to be used, and stay free.
-func (s *sharer) turn(pages *slotfile.Pages) {
+func (s *sharer) turn(pages *slotfile.Span) {
 	pages.Turn = (s.Ring - pages.First%s.Ring) % s.Ring
-	if pages.Turn == 1 && len(pages.Payloads) > s.needed() {
-		pages.First, pages.Payloads, pages.Turn = pages.First+1, pages.Payloads[1:], 0
+	if pages.Turn == 1 && pages.Count > s.needed() {
+		pages.First, pages.Count, pages.Turn = pages.First+1, pages.Count-1, 0
 	}
 }
 
-// payloads returns the pages of a prefix as slot files have them; first are the
-// pages that the buffers of each section begin with.
-func (s *sharer) payloads(b *buffers, first []int, pages int) []slotfile.Pages {
-	sections := make([]slotfile.Pages, len(b.sections))
-	for i, need := range s.cache.First(pages) {
-		sections[i].First = need
-		for _, object := range b.sections[i][need-first[i] : pages-first[i]] {
-			sections[i].Payloads = append(sections[i].Payloads, object[:s.payloadBytes(i)])
-		}
+// spans returns which pages of each section the slot file of a prefix has.
+func (s *sharer) spans(pages int) []slotfile.Span {
+	sections := make([]slotfile.Span, len(s.parts))
+	for i, first := range s.cache.First(pages) {
+		sections[i] = slotfile.Span{First: first, Count: pages - first}
 		if s.parts[i].Last > 0 && s.Ring > 0 {
 			s.turn(&sections[i])
 		}
