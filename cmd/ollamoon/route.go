@@ -10,7 +10,6 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -23,7 +22,7 @@ import (
 // routeOptions are the flags of route that are not the router's settings as they
 // are.
 type routeOptions struct {
-	surface, host                               string
+	surface, host, policy                       string
 	port                                        int
 	drain                                       time.Duration
 	maxBodyMiB                                  int64
@@ -50,10 +49,10 @@ func newRouteCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error { return route(cmd, c, o, args) },
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&o.surface, "surface", string(router.Llama), "whose endpoints the workers and this serve: llama or ollama")
+	choiceVar(cmd, &o.surface, "surface", "whose endpoints the workers and this serve", string(router.Llama), string(router.Ollama))
 	flags.StringVar(&o.host, "host", "127.0.0.1", "address to listen on")
 	flags.IntVar(&o.port, "port", 8080, "port to listen on; 0 is any that is free")
-	flags.StringVar(&c.Policy, "policy", c.Policy, "how a worker is chosen: "+strings.Join(names, ", "))
+	choiceVar(cmd, &o.policy, "policy", "how a worker is chosen", names...)
 	flags.IntVar(&c.Slots, "slots", c.Slots, "requests at the same time on a worker that does not say how many slots it has")
 	flags.IntVar(&c.Queue, "queue", c.Queue, "requests that wait at most; more are answered with 503")
 	flags.DurationVar(&c.QueueWait, "queue-wait", c.QueueWait, "time that a request waits at most")
@@ -68,7 +67,7 @@ func newRouteCommand() *cobra.Command {
 	flags.StringVar(&o.adminToken, "admin-token-file", "", "file with the token for adding and removing workers, and\nfor the status where there are API keys")
 	flags.StringVar(&o.secret, "secret-file", "", "file with the secret by which this and the workers know each other")
 	flags.StringVar(&o.workerKey, "worker-key-file", "", "file with the API key that the workers ask for")
-	flags.StringVar(&o.log, "log-level", "info", "debug, info, warn or error")
+	choiceVar(cmd, &o.log, "log-level", "least level that is logged", "info", "debug", "warn", "error")
 	return cmd
 }
 
@@ -87,7 +86,7 @@ func steady() func() {
 }
 
 func route(cmd *cobra.Command, c router.Config, o routeOptions, args []string) error {
-	c.Surface, c.MaxBody = router.Surface(o.surface), o.maxBodyMiB<<20
+	c.Surface, c.Policy, c.MaxBody = router.Surface(o.surface), o.policy, o.maxBodyMiB<<20
 	if err := o.apply(&c); err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"mime"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -64,7 +65,8 @@ type answer struct {
 	io.ReadCloser
 	format *format
 	path   string
-	broken func(error) // is told when the worker breaks off
+	came   *atomic.Int64 // when the worker last sent something
+	broken func(error)   // is told when the worker breaks off
 
 	parts    int    // that have been handed on
 	held     []byte // the beginning of a line; after the worker's end, what is left
@@ -96,6 +98,9 @@ func (a *answer) fill(p []byte) int {
 		return held
 	}
 	n, err := a.ReadCloser.Read(p[held:])
+	if n > 0 {
+		a.came.Store(time.Now().UnixNano())
+	}
 	data := p[:held+n]
 	whole := bytes.LastIndexByte(data, '\n') + 1
 	if whole == 0 && len(data) == len(p) {

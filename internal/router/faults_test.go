@@ -73,6 +73,27 @@ func TestAnswersPassThrough(t *testing.T) {
 	}
 }
 
+// A request over which workers fall is not given to all of them.
+func TestARequestThatFellsWorkers(t *testing.T) {
+	var stubs []*stub
+	for _, name := range []string{"a", "b", "c", "d"} {
+		s := newStub(t, name, "m")
+		s.answer = reset
+		stubs = append(stubs, s)
+	}
+	f := newFront(t, config(Llama, stubs...))
+	if got := f.complete("poison"); got.status != http.StatusBadGateway {
+		t.Error(got)
+	}
+	asked := int64(0)
+	for _, s := range stubs {
+		asked += s.served.Load()
+	}
+	if asked != maxBroken {
+		t.Errorf("%d workers were asked", asked)
+	}
+}
+
 // When all fail, the client is told so once.
 func TestAllWorkersFail(t *testing.T) {
 	a, b := newStub(t, "a", "m"), newStub(t, "b", "m")
@@ -247,4 +268,44 @@ func TestAWorkerThatHangs(t *testing.T) {
 		t.Error(got)
 	}
 	f.state("a", stateEjected)
+}
+
+// A stream that flows is not broken off when the worker's health checks fail; one
+// of which nothing comes is.
+func TestAnEjectedWorkersStreams(t *testing.T) {
+	a := newStub(t, "a", "m")
+	release := make(chan struct{})
+	a.answer = func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		for flows := r.Header.Get("X-Flows") != ""; ; {
+			_, _ = io.WriteString(w, "data: {}\n\n")
+			_ = http.NewResponseController(w).Flush()
+			tick := time.After(10 * time.Millisecond)
+			if !flows {
+				tick = nil
+			}
+			select {
+			case <-tick:
+			case <-release:
+				_, _ = io.WriteString(w, "data: [DONE]\n\n")
+				return
+			case <-r.Context().Done():
+				return
+			}
+		}
+	}
+	c := config(Llama, a)
+	c.Timeout = time.Second
+	f := newFront(t, c)
+	flowing, stuck := f.open("1", "X-Flows", "y"), f.open("2")
+	a.set(func() { a.down = true })
+	f.state("a", stateEjected)
+	if rest, err := stuck.rest(); err != nil || !strings.Contains(rest, errBroken.Error()) {
+		t.Errorf("%q, %v", rest, err)
+	}
+	close(release)
+	if rest, err := flowing.rest(); err != nil || !strings.HasSuffix(rest, "data: {}\n\ndata: [DONE]\n\n") {
+		t.Errorf("%q, %v", rest[max(0, len(rest)-200):], err)
+	}
+	f.idle()
 }

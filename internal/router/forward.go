@@ -49,9 +49,12 @@ func newTransport(c Config) *http.Transport {
 // serve has a worker answer a call: another one when the first fails before
 // anything has been sent to the client.
 func (rt *Router) serve(w *response, r *http.Request, c *call) {
-	tried := map[*worker]bool{}
+	tried, broken := map[*worker]bool{}, 0
 	for {
 		err := rt.attempt(w, r, c, tried)
+		if errors.Is(err, errFell) {
+			broken++
+		}
 		switch {
 		case err == nil || w.status != 0:
 			return
@@ -61,7 +64,7 @@ func (rt *Router) serve(w *response, r *http.Request, c *call) {
 		case !errors.Is(err, errAgain):
 			rt.refuse(w, r, err)
 			return
-		case !rt.fleet.another(c, tried):
+		case broken >= maxBroken || !rt.fleet.another(c, tried):
 			rt.fail(w, r, failure{status: http.StatusBadGateway, kind: "server_error", message: "no worker could answer: " + errors.Unwrap(err).Error()})
 			return
 		}
@@ -87,15 +90,27 @@ func (rt *Router) refuse(w *response, r *http.Request, err error) {
 	}
 }
 
+// maxBroken is how many workers may fall over one request: it may be what makes
+// them.
+const maxBroken = 2
+
 // An againError is a worker's failure after which another may be asked.
-type againError struct{ err error }
+type againError struct {
+	err  error
+	fell bool // the worker had the request and did not answer
+}
 
-// errAgain matches every againError.
-var errAgain = errors.New("another worker may be asked")
+var (
+	// errAgain matches every againError, errFell those of workers that have fallen.
+	errAgain = errors.New("another worker may be asked")
+	errFell  = errors.New("the worker has fallen")
+)
 
-func (e *againError) Error() string        { return e.err.Error() }
-func (e *againError) Unwrap() error        { return e.err }
-func (e *againError) Is(target error) bool { return target == errAgain }
+func (e *againError) Error() string { return e.err.Error() }
+func (e *againError) Unwrap() error { return e.err }
+func (e *againError) Is(target error) bool {
+	return target == errAgain || target == errFell && e.fell
+}
 
 // attempt has one worker answer.
 func (rt *Router) attempt(w *response, r *http.Request, c *call, tried map[*worker]bool) error {
@@ -120,10 +135,10 @@ func (rt *Router) attempt(w *response, r *http.Request, c *call, tried map[*work
 	var dial *net.OpError
 	if errors.As(failed, &dial) && dial.Op == "dial" {
 		rt.fleet.failed(l.worker, failed)
-	} else {
-		rt.fleet.doubt(l.worker)
+		return &againError{err: failed}
 	}
-	return &againError{failed}
+	rt.fleet.doubt(l.worker)
+	return &againError{err: failed, fell: !errors.Is(failed, errStatus)}
 }
 
 func (rt *Router) lease(ctx context.Context, cancel context.CancelCauseFunc, c *call, tried map[*worker]bool) (*lease, error) {
@@ -202,11 +217,12 @@ func retriable(status int) bool {
 // follow watches an answer go by. It returns the stream that the answer is, or nil.
 func (rt *Router) follow(ctx context.Context, answered *http.Response, r *http.Request, l *lease) *answer {
 	l.answering()
+	l.came.Store(time.Now().UnixNano())
 	f := rt.config.Surface.format(answered.Header)
 	if f == nil {
 		return nil
 	}
-	body := &answer{ReadCloser: answered.Body, format: f, path: r.URL.Path}
+	body := &answer{ReadCloser: answered.Body, format: f, path: r.URL.Path, came: &l.came}
 	body.broken = func(err error) {
 		if r.Context().Err() != nil {
 			return // the client has gone

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 )
 
 // Who belongs to the fleet, and in which state.
@@ -79,6 +80,7 @@ func (f *fleet) checked(w *worker, known *facts, err error) {
 		w.fails++
 		if w.fails >= f.config.Fall || w.state != stateHealthy {
 			f.set(w, stateEjected, err)
+			f.breakOff(w, time.Now().Add(-f.config.Timeout))
 		}
 		return
 	default:
@@ -106,13 +108,19 @@ func (f *fleet) set(w *worker, s state, reason error) {
 	if s == stateEjected && before != s {
 		f.metrics.ejections.WithLabelValues(w.spec.ID).Inc()
 		f.places.Forget(w.spec.ID)
-		for l := range w.leases {
-			if l.cancel != nil {
-				l.cancel(errEjected)
-			}
-		}
 	}
 	f.changed()
+}
+
+// breakOff breaks off what runs on a worker and of which nothing has come since. A
+// stream that still flows is left: checks can fail where answers do not. The lock
+// is held.
+func (f *fleet) breakOff(w *worker, since time.Time) {
+	for l := range w.leases {
+		if l.cancel != nil && l.came.Load() < since.UnixNano() {
+			l.cancel(errEjected)
+		}
+	}
 }
 
 // changed brings up to date what depends on the workers and their states.
@@ -171,11 +179,7 @@ func (f *fleet) drain(id string, now bool) error {
 	w := f.workers[i]
 	f.set(w, stateDraining, errors.New("it is to be removed"))
 	if now {
-		for l := range w.leases {
-			if l.cancel != nil {
-				l.cancel(errEjected)
-			}
-		}
+		f.breakOff(w, time.Now().Add(time.Hour)) // all
 	}
 	f.removeDrained(w)
 	return nil

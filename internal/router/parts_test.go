@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/iotest"
 
@@ -123,7 +124,7 @@ func TestStreamsComeThroughInAnyPieces(t *testing.T) {
 		broken := 0
 		a := &answer{
 			ReadCloser: io.NopCloser(iotest.HalfReader(strings.NewReader(stream.String()))),
-			format:     Llama.format(http.Header{"Content-Type": {"text/event-stream"}}), broken: func(error) { broken++ },
+			format:     Llama.format(http.Header{"Content-Type": {"text/event-stream"}}), broken: func(error) { broken++ }, came: &atomic.Int64{},
 		}
 		var got bytes.Buffer
 		buffer := make([]byte, size)
@@ -141,7 +142,7 @@ func TestStreamsComeThroughInAnyPieces(t *testing.T) {
 	// One that breaks within a line longer than the buffer.
 	a := &answer{
 		ReadCloser: io.NopCloser(io.MultiReader(strings.NewReader("data: "+strings.Repeat("x", 100)), iotest.ErrReader(io.ErrUnexpectedEOF))),
-		format:     Ollama.format(http.Header{"Content-Type": {"application/x-ndjson"}}), path: "/api/chat", broken: func(error) {},
+		format:     Ollama.format(http.Header{"Content-Type": {"application/x-ndjson"}}), path: "/api/chat", broken: func(error) {}, came: &atomic.Int64{},
 	}
 	var got bytes.Buffer
 	if _, err := io.CopyBuffer(struct{ io.Writer }{&got}, struct{ io.Reader }{a}, make([]byte, 64)); err != nil {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -202,6 +204,72 @@ func TestAClientThatGoes(t *testing.T) {
 	prefill.Wait()
 	f.idle()
 	close(block)
+}
+
+// 500 clients go at any moment; nothing of them is left.
+func TestManyClientsThatGo(t *testing.T) {
+	a := newStub(t, "a", "m")
+	a.answer = func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		for range 5 {
+			_, _ = io.WriteString(w, "data: {}\n\n")
+			_ = http.NewResponseController(w).Flush()
+			select {
+			case <-time.After(time.Millisecond):
+			case <-r.Context().Done():
+				return
+			}
+		}
+		_, _ = io.WriteString(w, "data: [DONE]\n\n")
+	}
+	c := config(Llama, a)
+	c.Queue = 1000
+	f := newFront(t, c)
+	before := runtime.NumGoroutine()
+	var all sync.WaitGroup
+	for i := range 500 {
+		all.Go(func() {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i%50)*time.Millisecond)
+			defer cancel()
+			f.askCtx(ctx, http.MethodPost, "/completion", "{}")
+		})
+	}
+	all.Wait()
+	f.idle()
+	if got := f.complete("after"); got.status != http.StatusOK || !strings.HasSuffix(got.body, "[DONE]\n\n") {
+		t.Error(got)
+	}
+	eventually(t, "the goroutines are over", func() bool {
+		f.client.CloseIdleConnections()
+		f.router.prober.client.CloseIdleConnections()
+		return runtime.NumGoroutine() < before+20
+	})
+	if a.most > 2 || a.running.Load() != 0 {
+		t.Errorf("%d at the same time, %d left", a.most, a.running.Load())
+	}
+}
+
+// Many streams are open at the same time, and end. bench route opens a thousand.
+func TestManyStreams(t *testing.T) {
+	many := 200
+	if os.Getenv("OLLAMOON_FULL") == "1" {
+		many = 1000
+	}
+	a := newStub(t, "a", "m")
+	release := make(chan struct{})
+	a.slots, a.answer = many, events(1, release)
+	f := newFront(t, config(Llama, a))
+	var streams []*opened
+	for range many {
+		streams = append(streams, f.open("x"))
+	}
+	close(release)
+	for _, s := range streams {
+		if rest, err := s.rest(); err != nil || !strings.HasSuffix(rest, "\"stop\":true}\n\n") {
+			t.Fatalf("%q, %v", rest, err)
+		}
+	}
+	f.idle()
 }
 
 // A client that reads slowly holds up nobody else; one that takes nothing is given

@@ -3,6 +3,7 @@ package router
 import (
 	"context"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"ollamoon/internal/router/policy"
@@ -87,6 +88,7 @@ type lease struct {
 	computes          int  // tokens of the prompt, as expected
 	learns            bool // the worker does not say how fast it is
 	began             time.Time
+	came              atomic.Int64 // when the worker last sent something; 0: never
 }
 
 // answering says that the prompt has been computed.
