@@ -60,6 +60,9 @@ func Attach(ctx context.Context, o Options) (*Result, error) {
 		return nil, err
 	}
 	defer release()
+	if err := a.mayChange(a.result.Installation, a.result.Settings); err != nil {
+		return nil, err
+	}
 	if err := a.attach(ctx); err != nil {
 		for _, undo := range slices.Backward(a.undo) {
 			err = errors.Join(err, undo())
@@ -248,7 +251,8 @@ func Detach(_ context.Context, o Options) (*Result, error) {
 	if s, err := loadSettings(r.Settings); err == nil {
 		r.Store = s.Store
 	}
-	if exists(r.Settings) && r.Settings != a.folders[0].link() {
+	own := a.mayChange(r.Installation, r.Settings) == nil
+	if own && exists(r.Settings) && r.Settings != a.folders[0].link() {
 		if err := a.disk.rename(r.Settings, detachedSettings(r.Settings)); err != nil {
 			return nil, fmt.Errorf("detaching from %s: its settings: %w", r.Lib, hint(err))
 		}

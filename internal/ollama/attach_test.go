@@ -148,6 +148,28 @@ func TestSettingsBeside(t *testing.T) {
 	}
 }
 
+// A link that another user has put into the folder is not written through.
+func TestSettingsOfOthers(t *testing.T) {
+	i := newInstall(t)
+	theirs := filepath.Join(i.root, "home/theirs.yaml")
+	write(t, theirs, "store: none\n", 0o644)
+	if err := os.Symlink(theirs, filepath.Join(i.lib, settings.FileName)); err != nil {
+		t.Fatal(err)
+	}
+	before := snapshot(t, i.root)
+	if _, err := Attach(t.Context(), i.options("store", "memory:")); !errors.Is(err, ErrOthers) || snapshot(t, i.root) != before {
+		t.Errorf("attaching: %v", err)
+	}
+	if s, err := Look(t.Context(), i.options()); err != nil || s.Settings != theirs || s.Store != "none" {
+		t.Errorf("%+v, %v", s, err)
+	}
+	i.detach()
+	if data, err := os.ReadFile(theirs); err != nil || string(data) != "store: none\n" {
+		t.Errorf("%s, %v", data, err)
+	}
+	i.attach("store", "memory:")
+}
+
 // Updates of Ollama put its own llama-server back: over the stand-in, or with the
 // whole folder made anew.
 func TestUpdate(t *testing.T) {

@@ -130,7 +130,7 @@ func (i *install) release(version string) {
 		i.t.Fatal(err)
 	}
 	write(i.t, path, serverText(version), 0o755)
-	if err := os.Chmod(path, 0o751); err != nil { //nolint:gosec // a mode to be told from others
+	if err := os.Chmod(path, 0o775); err != nil { //nolint:gosec // a mode to be told from others
 		i.t.Fatal(err)
 	}
 	if err := os.Chtimes(path, time.Time{}, time.Date(2026, 8, 21, 1, 2, 3, 4000, time.UTC)); err != nil {

@@ -17,18 +17,35 @@ import (
 	"ollamoon/store/open"
 )
 
-// settingsFile is the file of an installation's settings: the machine's, or that of
-// a user who is not root. One that lies beside the stand-in itself counts instead.
+// ErrOthers: another user has attached, and has the settings.
+var ErrOthers = errors.New("another user has attached to this Ollama")
+
+// settingsFile is the file of an installation's settings: one that lies beside the
+// stand-in itself, that which the link there leads to, or else ownSettings.
 func (h Host) settingsFile(i Installation) (string, error) {
 	beside := folder{path: i.Folders[0]}.link()
-	if info, err := os.Lstat(beside); err == nil {
-		if info.Mode().IsRegular() {
-			return beside, nil
-		}
-		if target, err := os.Readlink(beside); err == nil && filepath.IsAbs(target) {
-			return target, nil
-		}
+	if info, err := os.Lstat(beside); err == nil && info.Mode().IsRegular() {
+		return beside, nil
 	}
+	if target, err := os.Readlink(beside); err == nil && filepath.IsAbs(target) && exists(target) {
+		return target, nil
+	}
+	return h.ownSettings(i)
+}
+
+// mayChange returns ErrOthers for a file of settings that this user should not
+// write to: a link in a folder of another user's may lead anywhere.
+func (h Host) mayChange(i Installation, file string) error {
+	own, err := h.ownSettings(i)
+	if err != nil || file == own || file == (folder{path: i.Folders[0]}).link() {
+		return err
+	}
+	return fmt.Errorf("%w, with the settings %s: attach as that user, or detach first", ErrOthers, file)
+}
+
+// ownSettings is the file of settings that this user would make: the machine's, or
+// that of a user who is not root.
+func (h Host) ownSettings(i Installation) (string, error) {
 	name := strings.Trim(strings.ReplaceAll(i.Lib, "/", "-"), "-") + ".yaml"
 	if os.Geteuid() == 0 {
 		return h.at(filepath.Join("/etc/ollamoon", name)), nil

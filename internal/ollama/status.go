@@ -61,7 +61,14 @@ func Look(ctx context.Context, o Options) (*Status, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Status{Lib: installation.Lib, Version: ollamaVersion(ctx, installation.Program), Attached: true, Running: []Running{}, Problems: []string{}}
+	s := &Status{Lib: installation.Lib, Attached: true, Running: []Running{}, Problems: []string{}}
+	account, unknown := o.account(installation, o.User)
+	if unknown != nil {
+		s.problem("%v", unknown)
+		account = Account{UID: os.Geteuid()}
+	}
+	s.User = account.Name
+	s.Version = ollamaVersion(ctx, installation.Program, account)
 	path, err := o.settingsFile(installation)
 	if err != nil {
 		return nil, err
@@ -73,20 +80,15 @@ func Look(ctx context.Context, o Options) (*Status, error) {
 			return nil, err
 		}
 		s.Attached = s.Attached && state == Attached
-		s.folder(ctx, f, state, o.Program)
+		s.folder(ctx, f, state, o.Program, account)
 		for _, p := range o.servers(place) {
 			if r, ok := ask(ctx, p); ok {
 				s.Running = append(s.Running, r)
 			}
 		}
 	}
-	account, err := o.account(installation, o.User)
-	if err != nil {
-		s.problem("%v", err)
-	}
-	s.User = account.Name
 	if exists(path) {
-		s.settings(ctx, path, account, err == nil)
+		s.settings(ctx, path, account, unknown == nil)
 	}
 	if unit, ok := o.service(installation); ok {
 		if dir, ok := storeFolder(s.Store); ok && unit.keepsOut(dir) != "" {
@@ -100,8 +102,9 @@ func (s *Status) problem(format string, args ...any) {
 	s.Problems = append(s.Problems, fmt.Sprintf(format, args...))
 }
 
-// folder adds what is to be known of a folder.
-func (s *Status) folder(ctx context.Context, f folder, state State, program string) {
+// folder adds what is to be known of a folder. Its programs run as Ollama's user:
+// the folder may be that user's, and this one root.
+func (s *Status) folder(ctx context.Context, f folder, state State, program string, account Account) {
 	fs := FolderStatus{Path: f.path, State: state}
 	switch state {
 	case Updated:
@@ -120,13 +123,13 @@ func (s *Status) folder(ctx context.Context, f folder, state State, program stri
 	}
 	if state != Lost {
 		var err error
-		if fs.Real, err = serverVersion(ctx, binary); err != nil {
+		if fs.Real, err = serverVersion(ctx, binary, account); err != nil {
 			s.problem("%s does not run (ollamoon doctor says more): %v", binary, err)
 		}
 	}
 	if state == Attached {
 		var err error
-		if fs.StandIn, err = version(ctx, f.server(), Account{UID: os.Geteuid()}); err != nil {
+		if fs.StandIn, err = version(ctx, f.server(), account); err != nil {
 			s.problem("the stand-in does not run: %v: run ollamoon attach", err)
 		} else if program != "" && !equal(program, f.server()) {
 			s.problem("the stand-in is another build (%s) than this program: run ollamoon attach to bring it up to date", fs.StandIn)
@@ -163,13 +166,15 @@ func (s *Status) settings(ctx context.Context, path string, account Account, kno
 var versionWord = regexp.MustCompile(`\d+\.\d+[\w.+-]*`)
 
 // ollamaVersion returns the version of an ollama program, if it tells.
-func ollamaVersion(ctx context.Context, program string) string {
+func ollamaVersion(ctx context.Context, program string, account Account) string {
 	if program == "" {
 		return ""
 	}
 	ctx, cancel := context.WithTimeout(ctx, runTime)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, program, "--version").CombinedOutput()
+	cmd := exec.CommandContext(ctx, program, "--version")
+	account.as(cmd)
+	out, err := cmd.CombinedOutput()
 	if err != nil {
 		return ""
 	}
@@ -177,10 +182,12 @@ func ollamaVersion(ctx context.Context, program string) string {
 }
 
 // serverVersion runs a real llama-server and returns its version, in its words.
-func serverVersion(ctx context.Context, binary string) (string, error) {
+func serverVersion(ctx context.Context, binary string, account Account) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, runTime)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, binary, "--version").CombinedOutput()
+	cmd := exec.CommandContext(ctx, binary, "--version")
+	account.as(cmd)
+	out, err := cmd.CombinedOutput()
 	text := strings.TrimSpace(string(out))
 	for line := range strings.Lines(text) {
 		if v, ok := strings.CutPrefix(line, "version: "); ok && err == nil {
