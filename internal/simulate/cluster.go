@@ -62,7 +62,6 @@ type worker struct {
 	cache    *cache
 	version  uint64
 	down, up float64 // when its link from the store and to it is free
-	requests int
 }
 
 // traffic is what went over the workers' links, in bytes.
@@ -184,7 +183,6 @@ func (c *cluster) give(r *request, at int) {
 	seen.Prefill += r.prefill
 	seen.Generate += r.asked.OutputTokens
 	c.free--
-	w.requests++
 	c.events.add(event{at: c.load(r, w), kind: isLoaded, request: r})
 }
 
