@@ -10,19 +10,30 @@ import (
 	"testing"
 )
 
-// An answer says what came from the store, and what that took; one of which
-// nothing did has no header that the engine's would not have.
-func TestAnswersSayWhatWasLoaded(t *testing.T) {
+// An answer says what was there before and what that took; one to a prompt of
+// which nothing was has no header that the engine's would not have. The observer
+// is told the same, once a request, and why others passed through.
+func TestAnswersSayWhatWasThere(t *testing.T) {
 	s := newStore(t)
 	args := []string{"-c", "1024", "-np", "1"}
 	first := start(t, s, nil, args...)
+	told := first.watched()
 	prompt := first.tokens("h", 600)
 	header := first.header(greedy(prompt))
 	if header.Get(TokensHeader) != "" || header.Get(TimingHeader) != "" {
 		t.Errorf("a computed prompt's headers: %v", header)
 	}
 	first.worker.publishes.Wait()
+	got := told.all(t, 1)[0]
+	if got.Outcome != Shared || got.Endpoint != "/completion" || got.Tokens != (Tokens{Computed: 600}) || got.LookedUp != 512 || got.Hit != 0 || got.Lookup <= 0 {
+		t.Errorf("of a computed prompt: %+v", got)
+	}
+	if told.mu.saved != 1 || told.mu.published != 1 {
+		t.Errorf("%d saves, %d publishes", told.mu.saved, told.mu.published)
+	}
+
 	second := start(t, s, nil, args...)
+	told = second.watched()
 	header = second.header(greedy(prompt))
 	if got := header.Get(TokensHeader); got != "store=512" {
 		t.Errorf("tokens: %q", got)
@@ -34,8 +45,35 @@ func TestAnswersSayWhatWasLoaded(t *testing.T) {
 	if lookup <= 0 || load <= 0 || restore <= 0 {
 		t.Errorf("timing %q", header.Get(TimingHeader))
 	}
-	if header = second.header(greedy(prompt)); header.Get(TokensHeader) != "" {
-		t.Errorf("what a slot still has is said to be loaded: %v", header)
+	header = second.header(greedy(prompt))
+	if got := header.Get(TokensHeader); got != "slot=599" {
+		t.Errorf("tokens of what a slot still has: %q", got)
+	}
+	if _, err := fmt.Sscanf(header.Get(TimingHeader), "lookup;dur=%g", &lookup); err != nil {
+		t.Errorf("timing %q: %v", header.Get(TimingHeader), err)
+	}
+	unshared := greedy(prompt)
+	unshared["cache_prompt"] = false
+	if header = second.header(unshared); header.Get(TokensHeader) != "" {
+		t.Errorf("headers of what passed through: %v", header)
+	}
+	second.header(greedy("short"))
+	events := told.all(t, 4)
+	if got := events[0]; got.Tokens != (Tokens{Store: 512, Computed: 88}) || got.LookedUp != 512 || got.Hit != 512 || got.Load <= 0 || got.Restore <= 0 {
+		t.Errorf("of a loaded prompt: %+v", got)
+	}
+	if got := events[1]; got.Tokens != (Tokens{Slot: 599, Computed: 1}) || got.LookedUp != 0 || got.Hit != 0 {
+		t.Errorf("of a prompt in its slot: %+v", got)
+	}
+	if got := events[2]; got.Outcome != ByRequest || got.Tokens != (Tokens{Computed: 600}) || got.Lookup != 0 {
+		t.Errorf("of a prompt that is not to be cached: %+v", got)
+	}
+	if got := events[3]; got.Outcome != Short || got.Tokens.Computed == 0 {
+		t.Errorf("of a short prompt: %+v", got)
+	}
+	status := second.worker.Status()
+	if each := status.Each; len(each) != 1 || each[0] != (SlotStatus{Unknown: true}) {
+		t.Errorf("the slot: %+v", status.Each)
 	}
 }
 
