@@ -20,6 +20,8 @@ type fleet struct {
 	workers []*worker
 	models  []string   // keys of all, in the order of the workers
 	waiting []*pending // oldest first
+	weighed int        // of these, by the present call of policy.Next
+	again   *time.Timer
 	places  *policy.Places
 	policy  policy.Policy
 	number  uint64
@@ -31,6 +33,7 @@ type fleet struct {
 type pending struct {
 	call   *call
 	tried  map[*worker]bool
+	since  time.Time
 	passed int
 	number uint64
 	got    chan grant // has room for one
@@ -45,6 +48,12 @@ type grant struct {
 func newFleet(c Config, m *metrics) *fleet {
 	f := &fleet{config: c, metrics: m, places: policy.NewPlaces(policy.DefaultLimits)}
 	f.setPolicy()
+	f.again = time.AfterFunc(time.Hour, func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.dispatch()
+	})
+	f.again.Stop() // until dispatch says when
 	return f
 }
 
@@ -94,7 +103,7 @@ func (f *fleet) unable(c *call) error {
 // acquire waits for a worker's slot, of those not tried yet. The caller ends the
 // lease; cancel becomes its own.
 func (f *fleet) acquire(ctx context.Context, cancel context.CancelCauseFunc, c *call, tried map[*worker]bool) (*lease, error) {
-	p := &pending{call: c, tried: tried, got: make(chan grant, 1)}
+	p := &pending{call: c, tried: tried, since: time.Now(), got: make(chan grant, 1)}
 	if err := f.enqueue(p); err != nil {
 		return nil, err
 	}
@@ -165,11 +174,22 @@ func (f *fleet) leave(p *pending) bool {
 	return true
 }
 
+// Bounds on what one call of dispatch takes, and on how long a request that has
+// waited longer than was expected is not seen.
+const (
+	maxWeighed = 64
+	againAfter = 50 * time.Millisecond
+)
+
 // dispatch gives what waits to workers that have free slots. The lock is held.
 func (f *fleet) dispatch() {
 	for len(f.waiting) > 0 {
+		f.weighed = 0
 		placed, ok := policy.Next(f.policy, len(f.waiting), f.weigh)
 		if !ok {
+			if f.weighed > 0 { // slots are free, and requests wait for others
+				f.again.Reset(againAfter)
+			}
 			return
 		}
 		for _, before := range f.waiting[:placed.Request] {
@@ -191,9 +211,10 @@ func (f *fleet) weigh(i int) policy.Case {
 		views = append(views, w.view(f.config.Slots))
 		free = free || views[len(views)-1].Free()
 	}
-	if !free {
+	if !free || f.weighed == maxWeighed {
 		return policy.Case{}
 	}
+	f.weighed++
 	r := f.expected(p)
 	f.places.Fill(views, &r)
 	return policy.Case{Request: r, Workers: views}
@@ -202,7 +223,7 @@ func (f *fleet) weigh(i int) policy.Case {
 // expected is a request with the output that is expected of it.
 func (f *fleet) expected(p *pending) policy.Request {
 	r := p.call.request
-	r.Number, r.Passed = p.number, p.passed
+	r.Number, r.Passed, r.Waited = p.number, p.passed, time.Since(p.since)
 	r.OutputTokens = f.costs.output(r.OutputTokens)
 	return r
 }

@@ -204,6 +204,7 @@ func (f *fleet) close() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.closed = true
+	f.again.Stop()
 	for _, p := range f.waiting {
 		p.got <- grant{err: errClosing}
 	}

@@ -98,6 +98,35 @@ func TestTheQueueIsBoundedInTime(t *testing.T) {
 	close(release)
 }
 
+// A request waits for its conversation's worker as long as was expected, and then
+// takes any that is free.
+func TestAWaitThatIsLongerThanExpected(t *testing.T) {
+	a, b := newStub(t, "a", "m"), newStub(t, "b", "m")
+	release := make(chan struct{})
+	for _, s := range []*stub{a, b} {
+		s.slots, s.answer = 1, events(1, release)
+	}
+	f := newFront(t, config(Llama, a, b))
+	f.router.fleet.costs.prompt(leastPrompt, leastPrompt*20*time.Microsecond)
+	f.router.fleet.costs.answer(firstTokens, firstTokens*time.Millisecond)
+	first := f.open("x", sessionHeader, "s")
+	began := time.Now()
+	second := f.open(strings.Repeat("x", 400_000), sessionHeader, "s") // two seconds of prefill, an eighth of waiting
+	if took := time.Since(began); took < 100*time.Millisecond {
+		t.Errorf("it waited %v for its worker", took)
+	}
+	if a.running.Load() != 1 || b.running.Load() != 1 {
+		t.Errorf("%d run on a, %d on b", a.running.Load(), b.running.Load())
+	}
+	close(release)
+	for _, s := range []*opened{first, second} {
+		if _, err := s.rest(); err != nil {
+			t.Error(err)
+		}
+	}
+	f.idle()
+}
+
 // An opened is a stream of which the first event has been read.
 type opened struct {
 	t      *testing.T

@@ -54,8 +54,10 @@ type Request struct {
 	// Shared is how many leading tokens any worker can load from the store (see
 	// Places.Fill).
 	Shared int
-	// Passed is how many later requests have been given to workers before it.
+	// Passed is how many later requests have been given to workers before it, Waited
+	// for how long it has waited.
 	Passed int
+	Waited time.Duration
 }
 
 // A Policy chooses a worker.
@@ -85,7 +87,7 @@ const (
 	WhyEqual  Why = "equal"  // as good as the first to complete, and less used
 	WhyHome   Why = "home"   // the conversation was last there, and that was cheap
 	WhyCache  Why = "cache"  // it holds most of the prompt
-	WhyWaited Why = "waited" // later requests had passed it often enough; of those free, the best
+	WhyWaited Why = "waited" // it had waited long enough, or been passed often enough; of those free, the best
 )
 
 // RoundRobin takes the workers in turn.

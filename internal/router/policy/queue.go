@@ -19,7 +19,8 @@ type Placement struct {
 
 // Next returns the first request of a queue, oldest first, that can go to a worker
 // now, or false. The chosen worker has a free slot. A request whose policy prefers
-// a busy worker waits for it and lets later ones pass, whose number its Passed has.
+// a busy worker waits for it, but not longer than was expected, and lets later ones
+// pass, whose number its Passed has.
 //
 // The caller gives the request to the worker, adds one to Passed of all before
 // it, and calls Next again until it returns false; at(i) is the i-th case of n.
@@ -48,7 +49,8 @@ func place(p Policy, c Case) (int, Decision, bool) {
 	if c.Workers[chosen].Free() {
 		return chosen, d, true
 	}
-	if c.Request.Passed < MaxPassed {
+	late := d.Expected.Wait > 0 && c.Request.Waited > d.Expected.Wait
+	if c.Request.Passed < MaxPassed && !late {
 		return 0, Decision{}, false
 	}
 	picked := make([]Worker, len(free))

@@ -67,7 +67,15 @@ func TestNextWaitsForAWorker(t *testing.T) {
 	if p, ok := one(long, busy, Worker{ID: "free", Slots: 1}); ok {
 		t.Error("it does not wait for the worker that would complete it first:", p)
 	}
-	long.Passed = MaxPassed
+	long.Waited = DefaultCosts.Expect(busy, long).Wait
+	if p, ok := one(long, busy, Worker{ID: "free", Slots: 1}); ok {
+		t.Error("it does not wait as long as was expected:", p)
+	}
+	long.Waited++
+	if p, ok := one(long, busy, Worker{ID: "free", Slots: 1}); !ok || p.Worker != 1 || p.Decision.Why != WhyWaited {
+		t.Error("it waits longer than was expected:", p, ok)
+	}
+	long.Waited, long.Passed = 0, MaxPassed
 	if p, ok := one(long, busy, Worker{ID: "free", Slots: 1}); !ok || p.Worker != 1 || p.Decision.Why != WhyWaited {
 		t.Error("it still waits:", p, ok)
 	}
