@@ -25,7 +25,8 @@ type Account struct {
 }
 
 // account returns the user as whom an installation's Ollama runs: the one that is
-// named, or else the service's, that of a running server, or whoever asks.
+// named, or else the service's, that of a running server, for whom it was attached
+// before, or whoever asks.
 func (h Host) account(i Installation, named string) (Account, error) {
 	unit, service := h.service(i)
 	switch {
@@ -45,10 +46,36 @@ func (h Host) account(i Installation, named string) (Account, error) {
 			return accountOf(strconv.Itoa(p.UID), h.environment(p, "HOME"), h.environment(p, "XDG_CACHE_HOME"), fmt.Sprintf("running as process %d", p.PID))
 		}
 	}
+	if owner, ok := h.storeOwner(i); ok {
+		return owner, nil
+	}
 	if invoker := os.Getenv("SUDO_UID"); invoker != "" && os.Getuid() == 0 {
 		return accountOf(invoker, "", "", "who runs this by sudo")
 	}
 	return accountOf(strconv.Itoa(os.Getuid()), os.Getenv("HOME"), os.Getenv("XDG_CACHE_HOME"), "who runs this")
+}
+
+// storeOwner returns the user for whom an earlier attach has made the store.
+func (h Host) storeOwner(i Installation) (Account, bool) {
+	path, err := h.settingsFile(i)
+	if err != nil {
+		return Account{}, false
+	}
+	s, err := loadSettings(path)
+	if err != nil {
+		return Account{}, false
+	}
+	dir, ok := storeFolder(s.Store)
+	info, err := os.Stat(dir)
+	if !ok || err != nil {
+		return Account{}, false
+	}
+	owner, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return Account{}, false
+	}
+	a, err := accountOf(strconv.Itoa(int(owner.Uid)), "", "", "owner of the store")
+	return a, err == nil
 }
 
 // service returns the unit that runs this installation's Ollama.

@@ -188,6 +188,16 @@ func TestService(t *testing.T) {
 	if _, err := Attach(t.Context(), i.options()); !errors.Is(err, ErrStore) {
 		t.Errorf("a store that is open to others: %v", err)
 	}
+	if err := os.Chmod(pages, 0o700); err != nil { //nolint:gosec // a folder
+		t.Fatal(err)
+	}
+	// Without the service it is known still for whom the store was made.
+	if err := os.Remove(unit); err != nil {
+		t.Fatal(err)
+	}
+	if r := i.attach(); r.Changed || r.Account.Name != name || r.Account.Why != "owner of the store" {
+		t.Errorf("%+v", r)
+	}
 	i.detach()
 	write(t, unit, text+"ProtectSystem=strict\n", 0o644)
 	if _, err := Attach(t.Context(), i.options()); !errors.Is(err, ErrStore) || !strings.Contains(err.Error(), "ReadWritePaths="+pages) {
