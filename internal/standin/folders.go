@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"strconv"
 	"syscall"
+
+	"ollamoon/internal/room"
 )
 
 // errFolder: a folder is not the user's own, or open to others.
@@ -24,6 +26,9 @@ type folders struct {
 	run   string   // of its own, for the engine's socket
 	lock  *os.File // the same, locked as long as it is in use
 	slots string   // of all the user's processes, for slot files
+	// overflow is one on disk for slot files that there is no room for in memory; empty
+	// where slots is on disk already, or the user's choice.
+	overflow string
 }
 
 // openFolders makes the folders and removes from them what processes that are
@@ -47,8 +52,8 @@ func openFolders(slots string, users bool) (folders, error) {
 		}
 	default:
 		f.slots = temporary
-		if memory := filepath.Join(sharedMemory, own); roomBytes(sharedMemory) >= minRoomBytes && private(memory) == nil {
-			f.slots = memory
+		if memory := filepath.Join(sharedMemory, own); room.Bytes(sharedMemory) >= minRoomBytes && private(memory) == nil {
+			f.slots, f.overflow = memory, temporary
 		}
 	}
 	sweep(temporary)
@@ -136,27 +141,15 @@ func lives(pid int) bool {
 func (f folders) remove() {
 	_ = os.RemoveAll(f.run) // swept by the next process
 	_ = f.lock.Close()
-	entries, err := os.ReadDir(f.slots)
-	if err != nil {
-		return
-	}
-	for _, entry := range entries {
-		if parts := ownName.FindStringSubmatch(entry.Name()); parts != nil && parts[1] == strconv.Itoa(os.Getpid()) {
-			_ = os.RemoveAll(filepath.Join(f.slots, entry.Name())) // as above
+	for _, folder := range []string{f.slots, f.overflow} {
+		entries, err := os.ReadDir(folder)
+		if err != nil {
+			continue
+		}
+		for _, entry := range entries {
+			if parts := ownName.FindStringSubmatch(entry.Name()); parts != nil && parts[1] == strconv.Itoa(os.Getpid()) {
+				_ = os.RemoveAll(filepath.Join(folder, entry.Name())) // as above
+			}
 		}
 	}
-}
-
-// roomBytes is how much can be written to the file system of a folder, and for
-// one in memory also no more than the process's memory limit has left.
-func roomBytes(folder string) int64 {
-	var s syscall.Statfs_t
-	if err := syscall.Statfs(folder, &s); err != nil {
-		return 0
-	}
-	free := int64(s.Bavail) * int64(s.Bsize) //nolint:gosec,unconvert // types differ between systems
-	if folder == sharedMemory {
-		free = min(free, memoryBytes())
-	}
-	return free
 }

@@ -14,6 +14,7 @@ import (
 
 	"ollamoon/internal/engine"
 	"ollamoon/internal/prefill"
+	"ollamoon/internal/room"
 	"ollamoon/internal/worker"
 	"ollamoon/page"
 	"ollamoon/slotfile"
@@ -183,9 +184,10 @@ func (s *standIn) shares(sharing *worker.Sharing, known identity) {
 	s.announce.Info("prompts are shared", "store", s.settings.Store, "role", sharing.Role, "namespace", sharing.Namespace.Model())
 	s.log.Info("the namespace in words", "namespace", sharing.Namespace.String())
 	slot := int64(slotBytes(known.shape)) * int64(known.props.Settings.ContextTokens)
-	if room := roomBytes(s.folders.slots); room < slot {
-		s.log.Warn("the folder for slot files has no room for a whole slot; longer prompts will not be shared",
-			"folder", s.folders.slots, "room", room, "slot", slot)
+	left := max(room.Bytes(s.folders.slots), room.Bytes(s.folders.overflow))
+	if left < slot {
+		s.log.Warn("the folders for slot files have no room for a whole slot; longer prompts will not be shared",
+			"folder", s.folders.slots, "overflow", s.folders.overflow, "room", left, "slot", slot)
 	}
 }
 
@@ -210,8 +212,8 @@ func (s *standIn) sharing(ctx context.Context, known identity, sealer *page.Seal
 		return nil, err
 	}
 	return &worker.Sharing{
-		Store: s.store.Load(), Role: s.settings.Role, Namespace: namespace, Sealer: sealer, Exact: s.settings.Exact,
-		Shape: known.shape, Window: known.window, Ring: known.ring(), Folder: s.folders.slots, Deadline: s.settings.Deadline,
+		Store: s.store.Load(), Role: s.settings.Role, Namespace: namespace, Sealer: sealer, Exact: s.settings.Exact, UBatch: s.args.UBatch(),
+		Shape: known.shape, Window: known.window, Ring: known.ring(), Folder: s.folders.slots, Overflow: s.folders.overflow, Deadline: s.settings.Deadline,
 	}, nil
 }
 

@@ -94,11 +94,15 @@ type EngineStatus struct {
 
 // SlotStatus counts the engine's slots and who waits for one.
 type SlotStatus struct {
-	Total   int          `json:"total"`
-	Free    int          `json:"free"`
-	Waiting int          `json:"waiting"`
-	Folder  string       `json:"folder"`
-	Each    []EachStatus `json:"each,omitempty"`
+	Total   int    `json:"total"`
+	Free    int    `json:"free"`
+	Waiting int    `json:"waiting"`
+	Folder  string `json:"folder"`
+	// Overflow takes the slot files that Folder has no room for. NoRoom counts those
+	// that neither had room for: what they were for was not shared.
+	Overflow string       `json:"overflow,omitempty"`
+	NoRoom   int64        `json:"no_room"`
+	Each     []EachStatus `json:"each,omitempty"`
 }
 
 // EachStatus is what is known of a slot. Of one in use it is what was known
@@ -144,7 +148,7 @@ func (s *standIn) status() Status {
 		StoreState: s.storeStatus(), Errors: s.recent.last(),
 		Version: VersionStatus{Ollamoon: version(), Go: runtime.Version()},
 		Engine:  EngineStatus{Binary: s.binary, PID: s.engine.PID(), Build: now.build},
-		Slots:   SlotStatus{Folder: s.folders.slots},
+		Slots:   SlotStatus{Folder: s.folders.slots, Overflow: s.folders.overflow},
 	}
 	if now.sharing == nil {
 		if status.Reason == "" {
@@ -156,6 +160,7 @@ func (s *standIn) status() Status {
 	status.Sharing = true
 	status.Namespace, status.NamespaceWords = now.sharing.Namespace.Model(), now.sharing.Namespace.String()
 	status.Slots.Total, status.Slots.Free, status.Slots.Waiting = work.Slots, work.Free, work.Waiting
+	status.Slots.NoRoom = work.NoRoom
 	for _, each := range work.Each {
 		status.Slots.Each = append(status.Slots.Each, EachStatus(each))
 	}

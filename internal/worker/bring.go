@@ -3,7 +3,6 @@ package worker
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 
 	"ollamoon/slotfile"
 	"ollamoon/store"
@@ -25,13 +24,13 @@ func (s *sharer) window() int { return max(minWindow, windowBytes/s.parts[0].Obj
 // one load. Its owner calls done when they have come, and close.
 type bringing struct {
 	*sharer
+	files  *slotFiles
 	tokens []int32 // of the prompt
 	shape  slotfile.Shape
 	worth  func(pages int) bool
 
-	name  string
-	path  string   // empty before there is a file
-	file  *os.File // nil when nothing more is written to it
+	to    *slotFile // nil before there is a file
+	file  *os.File  // nil when nothing more is written to it
 	maker *slotfile.Maker
 	spans []slotfile.Span
 	held  []store.Buffer
@@ -43,13 +42,12 @@ func (b *bringing) Begin(pages int) (err error) {
 		return errNotWorth
 	}
 	if b.file == nil {
-		b.name = slotFileName()
-		path := filepath.Join(b.Folder, b.name)
-		b.file, err = os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600) //nolint:gosec // a name of ours
-		if err != nil {
+		if b.to, err = b.files.reserve(pages*PageTokens, b.estimates.token()); err != nil {
+			return err
+		}
+		if b.file, err = os.OpenFile(b.to.path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600); err != nil {
 			return fmt.Errorf("making a slot file: %w", err)
 		}
-		b.path = path
 	}
 	if err := b.file.Truncate(0); err != nil {
 		return fmt.Errorf("making a slot file: %w", err)
@@ -95,6 +93,7 @@ func (b *bringing) done() error {
 	}
 	err := b.file.Close()
 	b.file = nil
+	b.to.written()
 	if err != nil {
 		return fmt.Errorf("making a slot file: %w", err)
 	}
@@ -102,9 +101,9 @@ func (b *bringing) done() error {
 }
 
 // close leaves nothing behind but the file, if there is one, for discard.
-func (b *bringing) close(discard func(path string)) {
+func (b *bringing) close(discard func(*slotFile)) {
 	_ = b.done() // the file goes
-	if b.path != "" {
-		discard(b.path)
+	if b.to != nil {
+		discard(b.to)
 	}
 }

@@ -61,8 +61,12 @@ func TestBringMakesASlotFile(t *testing.T) {
 	if _, err := s.cache.StoreComputedPrefix(t.Context(), tokens, all.sections); err != nil {
 		t.Fatal(err)
 	}
+	files, err := newSlotFiles(slog.New(slog.DiscardHandler), s.Shape, nil, s.Folder)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for most := 4; most <= pages; most++ {
-		into := &bringing{sharer: s, tokens: tokens, shape: s.Shape, worth: func(int) bool { return true }}
+		into := &bringing{sharer: s, files: files, tokens: tokens, shape: s.Shape, worth: func(int) bool { return true }}
 		match, err := s.cache.Stream(t.Context(), tokens, most, 3, into)
 		if err != nil || match.Pages != most {
 			t.Fatalf("%d pages: %+v, %v", most, match, err)
@@ -70,7 +74,7 @@ func TestBringMakesASlotFile(t *testing.T) {
 		if err := into.done(); err != nil {
 			t.Fatal(err)
 		}
-		data, err := os.ReadFile(into.path)
+		data, err := os.ReadFile(into.to.path)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -90,8 +94,8 @@ func TestBringMakesASlotFile(t *testing.T) {
 			}
 		}
 		removed := ""
-		into.close(func(path string) { removed = path })
-		if removed != into.path || len(into.held) > 0 {
+		into.close(func(file *slotFile) { removed = file.path })
+		if removed != into.to.path || len(into.held) > 0 {
 			t.Errorf("the file to remove is %q, %d buffers are left", removed, len(into.held))
 		}
 	}
@@ -104,7 +108,7 @@ func TestBringOfWhatIsNotWorthIt(t *testing.T) {
 	if err := into.Begin(2); !errors.Is(err, errNotWorth) {
 		t.Error(err)
 	}
-	into.close(func(path string) { t.Errorf("%s is to be removed", path) })
+	into.close(func(file *slotFile) { t.Errorf("%s is to be removed", file.path) })
 	if left, err := os.ReadDir(s.Folder); err != nil || len(left) > 0 {
 		t.Errorf("%v, %v", left, err)
 	}

@@ -80,6 +80,9 @@ func (w *Worker) Reshare(ctx context.Context, change func() (*Sharing, error)) e
 	if err != nil || sharing == nil {
 		return err
 	}
+	if err := w.makeFiles(sharing); err != nil {
+		return fmt.Errorf("worker: %w", err)
+	}
 	share, err := newSharer(sharing)
 	if err != nil {
 		return fmt.Errorf("worker: %w", err)
@@ -95,7 +98,10 @@ type Status struct {
 	// expected to take; 0 before the first.
 	PageLoad, TokenCompute time.Duration
 	Pages                  connector.Stats
-	Each                   []SlotStatus
+	// NoRoom counts slot files that there was no room for: what they were for was not
+	// shared.
+	NoRoom int64
+	Each   []SlotStatus
 }
 
 // A SlotStatus is what is known of a slot; of one in use, what was known before.
@@ -111,6 +117,9 @@ func (w *Worker) Status() Status {
 	w.mu.Lock()
 	s.Pages = w.mu.past
 	w.mu.Unlock()
+	if files := w.files.Load(); files != nil {
+		s.NoRoom = files.refusals()
+	}
 	if share := w.share.Load(); share != nil {
 		s.PageLoad, s.TokenCompute = share.estimates.rates()
 		s.Pages = plus(s.Pages, share.cache.Stats())

@@ -107,7 +107,7 @@ func start(t *testing.T, s store.Store, change func(*Sharing), args ...string) *
 			t.Fatal(err)
 		}
 		config.Sharing = &Sharing{
-			Store: s, Role: connector.Mixed, Sealer: &page.Sealer{}, Shape: shape, Window: window, Ring: (window + 512) / PageTokens, Folder: folder, Deadline: patience,
+			Store: s, Role: connector.Mixed, Sealer: &page.Sealer{}, Shape: shape, Window: window, Ring: (window + 512) / PageTokens, Folder: folder, Deadline: patience, UBatch: 512,
 			Namespace: prefix.Namespace{Label: "smollm2", Geometry: shape.Sections[0].Geometry()},
 		}
 		if change != nil {

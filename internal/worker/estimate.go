@@ -92,6 +92,13 @@ func (e *estimates) saving(from, to int) time.Duration {
 	return max(1, compute*time.Duration(to-from)-load*time.Duration((to-from)/PageTokens))
 }
 
+// token returns what computing a token is expected to take; 0 when nothing has been
+// observed.
+func (e *estimates) token() time.Duration {
+	_, compute := e.rates()
+	return compute
+}
+
 // rates returns the present estimates: of a page's load and a token's
 // computation; zero where nothing has been observed.
 func (e *estimates) rates() (load, compute time.Duration) {

@@ -108,11 +108,11 @@ func down(err error) bool {
 	return errors.Is(err, store.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded)
 }
 
-// failed logs what failed, quietly when the store was not asked at all: that it is
-// not has been said.
+// failed logs what failed, quietly when the store was not asked at all, or there is
+// no room: that has been said.
 func (w *Worker) failed(ctx context.Context, what string, err error, args ...any) {
 	level := slog.LevelWarn
-	if errors.Is(err, breaker.ErrOpen) {
+	if errors.Is(err, breaker.ErrOpen) || errors.Is(err, errNoRoom) {
 		level = slog.LevelDebug
 	}
 	w.config.Logger.Log(ctx, level, what, append(args, "error", err)...)

@@ -5,26 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
-	"sync/atomic"
 	"time"
 
 	"ollamoon/internal/engine"
 	"ollamoon/slotfile"
 )
 
-// fileNumber names slot files, apart from those of other processes.
-var fileNumber atomic.Int64
-
-func slotFileName() string {
-	return fmt.Sprintf("ollamoon-%d-%d", os.Getpid(), fileNumber.Add(1))
-}
-
 // loadable is how many pages of a prompt may be loaded: something has to be
 // left to compute.
 func (s *sharer) loadable(tokens int) int {
 	if s.Exact {
-		return boundary(tokens) / PageTokens
+		return s.boundary(tokens) / PageTokens
 	}
 	return (tokens - 1) / PageTokens
 }
@@ -86,7 +77,7 @@ func (w *Worker) load(ctx context.Context, s *sharer, held *slot, tokens []int32
 		return has.perhaps, nil
 	}
 	begin := time.Now()
-	into := &bringing{sharer: s, tokens: tokens, shape: s.Shape.On(held.id), worth: func(pages int) bool {
+	into := &bringing{sharer: s, files: w.files.Load(), tokens: tokens, shape: s.Shape.On(held.id), worth: func(pages int) bool {
 		return s.estimates.worth(pages, s.gain(pages, has))
 	}}
 	defer into.close(w.discard)
@@ -94,14 +85,15 @@ func (w *Worker) load(ctx context.Context, s *sharer, held *slot, tokens []int32
 	storeCtx, cancel := s.within(took.noting(ctx))
 	match, err := s.cache.Stream(storeCtx, tokens, pages, s.window(), into)
 	cancel()
-	if err == nil || errors.Is(err, errNotWorth) {
+	unwanted := errors.Is(err, errNotWorth) || errors.Is(err, errNoRoom)
+	if err == nil || unwanted {
 		took.asked += pages * PageTokens
 	}
 	loaded := time.Now()
-	if into.path != "" {
+	if into.to != nil {
 		took.load += loaded.Sub(begin) - (took.lookup - before)
 	}
-	if errors.Is(err, errNotWorth) {
+	if unwanted {
 		return has.perhaps, nil
 	}
 	if s.gain(match.Pages, has) == 0 && down(match.Stopped) {
@@ -128,24 +120,25 @@ func (w *Worker) restore(ctx context.Context, held *slot, tokens []int32, into *
 		return err
 	}
 	held.forget()
-	if err := w.config.Engine.Restore(ctx, held.id, into.name, len(tokens)); err != nil {
+	begin := time.Now()
+	if err := w.config.Engine.Restore(ctx, held.id, into.to.name, len(tokens)); err != nil {
 		return fmt.Errorf("restoring %d tokens: %w", len(tokens), err)
 	}
+	into.to.moved(time.Since(begin))
 	held.hold(tokens, len(tokens))
 	return nil
 }
 
 // discard removes a slot file while the caller goes on: the system takes its time
 // over a large one. Close waits for it.
-func (w *Worker) discard(path string) {
-	remove := func() { _ = os.Remove(path) } // swept at the next start
+func (w *Worker) discard(file *slotFile) {
 	if !w.publishing() {
-		remove()
+		file.remove()
 		return
 	}
 	go func() {
 		defer w.publishes.Done()
-		remove()
+		file.remove()
 	}()
 }
 
@@ -161,11 +154,12 @@ func (w *Worker) keep(ctx context.Context, held *slot, restored []int32) error {
 	if n > 0 && held.tokens[0] == other {
 		other++
 	}
+	known := *held
+	held.forget() // and so it stays when the call breaks off
 	if _, err := w.config.Engine.Prefill(ctx, held.id, []int32{other}); err != nil {
 		return fmt.Errorf("keeping a conversation: %w", err)
 	}
-	w.memory.put(held.tokens, held.sound)
-	held.forget()
+	w.memory.put(known.tokens, known.sound)
 	return nil
 }
 
@@ -175,10 +169,22 @@ func boundary(tokens int) int {
 	return max(0, tokens-minBatch) / PageTokens * PageTokens
 }
 
+// boundary is the same, and what an exact answer reuses at most. A cold engine may
+// compute a prompt's end in a batch of less than minBatch: exact answers come of
+// that same batch, after a whole one.
+func (s *sharer) boundary(tokens int) int {
+	if s.Exact && s.UBatch > 0 {
+		if rest := tokens % s.UBatch; rest > 0 && rest < minBatch {
+			return max(0, tokens-rest-s.UBatch) / PageTokens * PageTokens
+		}
+	}
+	return boundary(tokens)
+}
+
 // publishable is how many tokens of a prompt may be published. Not worth it is a
 // prefix that ends in a sliding window: nobody could reuse it.
 func (s *sharer) publishable(tokens int) int {
-	if end := boundary(tokens); end > s.Window {
+	if end := s.boundary(tokens); end > s.Window {
 		return end
 	}
 	return 0
@@ -259,20 +265,26 @@ func (w *Worker) publish(ctx context.Context, held *slot, from int, progress *pr
 	if pages <= from {
 		return nil
 	}
-	name := slotFileName()
-	path := filepath.Join(s.Folder, name)
-	begin := time.Now()
-	_, err := w.config.Engine.Save(ctx, held.id, name, len(held.tokens))
-	w.config.Observer.Saved(time.Since(begin), err)
+	ctx = context.WithoutCancel(ctx) // the engine writes the file also when the client has gone
+	file, err := w.files.Load().reserve(len(held.tokens), s.estimates.token())
 	if err != nil {
-		_ = os.Remove(path) // it may not be there
+		return err
+	}
+	begin := time.Now()
+	_, err = w.config.Engine.Save(ctx, held.id, file.name, len(held.tokens))
+	took := time.Since(begin)
+	w.config.Observer.Saved(took, err)
+	if err != nil {
+		file.remove()
 		return fmt.Errorf("saving a slot: %w", err)
 	}
+	file.written()
+	file.moved(took)
 	tokens := held.tokens
 	progress.Go(func() {
-		defer os.Remove(path) //nolint:errcheck // swept at the next start
+		defer file.remove()
 		begin := time.Now()
-		err := s.publishFile(context.WithoutCancel(ctx), path, tokens, from, pages)
+		err := s.publishFile(ctx, file.path, tokens, from, pages)
 		w.config.Observer.Published(time.Since(begin), err)
 		progress.ended(pages*PageTokens, err)
 		if err != nil {

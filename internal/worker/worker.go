@@ -60,9 +60,16 @@ type Sharing struct {
 	// is emptied before each, only pages are reused, and at least minBatch tokens
 	// are computed. The engine must not have a memory of conversations (--cache-ram 0).
 	Exact bool
+	// UBatch is the engine's physical batch size, in tokens, where answers are to be
+	// exact.
+	UBatch int
 	// Shape is that of the engine's slot files, Folder where it writes them.
 	Shape  slotfile.Shape
 	Folder string
+	// Overflow, if not empty, is a folder on disk for slot files that Folder has no
+	// room for. Room tells how much can be written to a folder; nil is room.Bytes.
+	Overflow string
+	Room     func(folder string) int64
 	// Window is how many tokens the layers of the second section attend to; 0 when
 	// the engine keeps all rows of all sections.
 	Window int
@@ -78,7 +85,8 @@ type Worker struct {
 	config    Config
 	queue     *queue
 	forward   *httputil.ReverseProxy
-	share     atomic.Pointer[sharer] // nil when nothing is shared; changes only when no slot is in use
+	share     atomic.Pointer[sharer]    // nil when nothing is shared; changes only when no slot is in use
+	files     atomic.Pointer[slotFiles] // nil before anything is shared
 	memory    remembered
 	publishes sync.WaitGroup
 	mu        struct {
@@ -99,6 +107,9 @@ func New(config Config) (*Worker, error) {
 	}
 	w.memory.limit = config.Remembered
 	if config.Sharing != nil {
+		if err := w.makeFiles(config.Sharing); err != nil {
+			return nil, fmt.Errorf("worker: %w", err)
+		}
 		share, err := newSharer(config.Sharing)
 		if err != nil {
 			return nil, fmt.Errorf("worker: %w", err)
