@@ -147,7 +147,7 @@ func TestSnapshot(t *testing.T) {
 	now = Snapshot{
 		Version: "v1", Engine: "b1-x", Sharing: true, Breaker: &breaker.Status{State: breaker.HalfOpen, Refused: 4, Opened: 2},
 		Worker: worker.Status{
-			Slots: 4, Free: 1, Waiting: 2, PageLoad: 5 * time.Millisecond, TokenCompute: 250 * time.Microsecond,
+			Slots: 4, Free: 1, Waiting: 2, NoRoom: 3, PageLoad: 5 * time.Millisecond, TokenCompute: 250 * time.Microsecond,
 			Pages: connector.Stats{
 				PagesLookedUp: 9, PagesHit: 7, BytesLoaded: 700, PagesPublished: 3, BytesPublished: 300,
 				Rejected: map[string]int64{"sum": 2}, PagesDiscarded: 1, DiscardFailures: 1,
@@ -156,7 +156,7 @@ func TestSnapshot(t *testing.T) {
 	}
 	body = scrape(t, m)
 	for series, want := range map[string]any{
-		`sharing`: 1, `sharing_info{reason=""}`: 1, `slots`: 4, `slots_busy`: 3, `requests_waiting`: 2,
+		`sharing`: 1, `sharing_info{reason=""}`: 1, `slots`: 4, `slots_busy`: 3, `requests_waiting`: 2, `slot_files_refused_total`: 3,
 		`page_load_estimate_seconds`: 0.005, `token_compute_estimate_seconds`: 0.00025,
 		`pages_loaded_total`: 7, `loaded_bytes_total`: 700, `pages_published_total`: 3, `published_bytes_total`: 300,
 		`pages_rejected_total{reason="sum"}`: 2, `pages_rejected_total{reason="foreign"}`: 0,

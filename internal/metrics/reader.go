@@ -75,6 +75,7 @@ func (r reader) Collect(to chan<- prometheus.Metric) {
 	put(slots, float64(now.Worker.Slots))
 	put(slotsBusy, float64(now.Worker.Slots-now.Worker.Free))
 	put(waiting, float64(now.Worker.Waiting))
+	put(filesRefused, float64(now.Worker.NoRoom))
 	put(pageLoad, now.Worker.PageLoad.Seconds())
 	put(tokenCompute, now.Worker.TokenCompute.Seconds())
 }
