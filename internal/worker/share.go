@@ -224,8 +224,8 @@ func (s *sharer) step(at, end, steps int) int {
 	}
 	size := firstStep << min(steps, 16)
 	next := min(end, (at+size)/PageTokens*PageTokens)
-	if end-next < PageTokens*2 {
-		return end // what is left is not worth a step of its own
+	if end-next < max(PageTokens*2, size/4) {
+		return end // what is left is not worth a step of its own, which saves all again
 	}
 	return next
 }
