@@ -90,13 +90,13 @@ func (c *cluster) plan(r *request, w *worker) []leg {
 
 // steps are the numbers of pages after which a worker saves its slot and publishes,
 // from some that it has until the last: each step computes twice as much as the
-// one before.
+// one before. They are those of package worker.
 func steps(from, end, pageTokens int) []int {
 	var all []int
 	for size := max(1, firstStep/pageTokens); from < end; size *= 2 {
 		next := min(end, from+size)
-		if (end-next)*pageTokens < leastStep {
-			next = end // what is left is not worth a step of its own
+		if (end-next)*pageTokens < max(leastStep, size*pageTokens/4) {
+			next = end // what is left is not worth a step of its own, which saves all again
 		}
 		all = append(all, next)
 		from = next
