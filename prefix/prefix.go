@@ -43,6 +43,30 @@ type Config struct {
 	PageTokens int
 	// KeyPrefix starts each key; empty means DefaultKeyPrefix.
 	KeyPrefix string
+	// Common, if not nil, are beginnings of prompts whose pages have keys of
+	// another model.
+	Common *Common
+}
+
+// Common are beginnings of prompts that several models of a Config have in
+// common: pages that lie wholly in one of them have the keys that Model gives
+// them. So those who otherwise share nothing, such as tenants, share these.
+type Common struct {
+	Model   string
+	Prompts [][]int32
+}
+
+// tokens is how many tokens of a prompt, from the first on, are in common.
+func (c *Common) tokens(prompt []int32) int {
+	most := 0
+	for _, known := range c.Prompts {
+		n := 0
+		for n < len(known) && n < len(prompt) && known[n] == prompt[n] {
+			n++
+		}
+		most = max(most, n)
+	}
+	return most
 }
 
 // A Page is one full page of a prompt.
@@ -70,6 +94,22 @@ func (c Config) Pages(tokens []int32) ([]Page, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
+	pages := c.chain(tokens)
+	if c.Common == nil {
+		return pages, nil
+	}
+	common := c
+	common.Model, common.Common = c.Common.Model, nil
+	if err := common.Validate(); err != nil {
+		return nil, err
+	}
+	shared := c.Common.tokens(tokens) / c.PageTokens * c.PageTokens
+	copy(pages, common.chain(tokens[:shared]))
+	return pages, nil
+}
+
+// chain returns the full pages of a prompt as the model names them.
+func (c Config) chain(tokens []int32) []Page {
 	pages := make([]Page, len(tokens)/c.PageTokens)
 	stem := c.stem()
 	message := make([]byte, sha256.Size+4*c.PageTokens)
@@ -84,7 +124,7 @@ func (c Config) Pages(tokens []int32) ([]Page, error) {
 		hash = sha256.Sum256(message)
 		pages[i] = Page{Key: stem + hex.EncodeToString(hash[:keyHashBytes]), Hash: hash}
 	}
-	return pages, nil
+	return pages
 }
 
 // stem is what all keys of a Config share.

@@ -22,9 +22,9 @@ const (
 
 // A Computer computes prompts and publishes their pages; it is a worker.
 type Computer interface {
-	// Compute has a prompt's missing pages computed and published, and calls
+	// Compute has the missing pages of a tenant's prompt computed and published, and calls
 	// published with how many tokens' pages are there, after each step.
-	Compute(ctx context.Context, tokens []int32, published func(tokens int)) error
+	Compute(ctx context.Context, tenant string, tokens []int32, published func(tokens int)) error
 	// Outstanding is how many of a prompt's tokens Compute has to compute at most.
 	Outstanding(tokens int) int
 	// TokenTime is what a token takes; 0 is not known yet.
@@ -91,11 +91,11 @@ func (h *Handler) compute(w http.ResponseWriter, r *http.Request) {
 	}
 	defer h.asks.Add(-1)
 	w.Header().Set("Content-Type", "application/x-ndjson")
-	h.tell(w, r, a.Tokens)
+	h.tell(w, r, a.Tenant, a.Tokens)
 }
 
 // tell has a prompt computed and writes lines meanwhile.
-func (h *Handler) tell(w http.ResponseWriter, r *http.Request, tokens []int32) {
+func (h *Handler) tell(w http.ResponseWriter, r *http.Request, tenant string, tokens []int32) {
 	left := int64(h.Computer.Outstanding(len(tokens)))
 	h.outstanding.Add(left)
 	var mu sync.Mutex // of left
@@ -111,7 +111,7 @@ func (h *Handler) tell(w http.ResponseWriter, r *http.Request, tokens []int32) {
 	steps := make(chan int, 64)
 	done := make(chan error, 1)
 	go func() {
-		done <- h.Computer.Compute(r.Context(), tokens, func(n int) {
+		done <- h.Computer.Compute(r.Context(), tenant, tokens, func(n int) {
 			published(n)
 			select {
 			case steps <- n:

@@ -108,11 +108,11 @@ func (p *Pool) Check(ctx context.Context) error {
 	return nil
 }
 
-// Prefill has the pages of a prompt computed and published up to a token, of
+// Prefill has the pages of a tenant's prompt computed and published up to a token, of
 // which so many are there. Local is what computing them here is expected to take;
 // 0 is not known. It returns for how many tokens pages are there now. The error is
 // ErrNotWorth or wraps another of this package's, or is the context's.
-func (p *Pool) Prefill(ctx context.Context, tokens []int32, have, end int, local time.Duration) (int, error) {
+func (p *Pool) Prefill(ctx context.Context, tenant string, tokens []int32, have, end int, local time.Duration) (int, error) {
 	best, expected, err := p.choose(ctx, end-have)
 	if err != nil {
 		return have, err
@@ -126,7 +126,7 @@ func (p *Pool) Prefill(ctx context.Context, tokens []int32, have, end int, local
 			fmt.Errorf("%w: %s takes more than twice the %v that it takes here", ErrSlow, best.url, local.Round(time.Millisecond)))
 		defer cancel()
 	}
-	published, err := p.ask(ctx, best, tokens)
+	published, err := p.ask(ctx, best, tenant, tokens)
 	if err == nil {
 		published = end
 	}
@@ -222,11 +222,11 @@ func (p *Pool) send(ctx context.Context, m *member, method string, body []byte, 
 
 // ask has a prompt computed by a member and returns for how many tokens it told
 // that pages were published.
-func (p *Pool) ask(ctx context.Context, m *member, tokens []int32) (published int, err error) {
+func (p *Pool) ask(ctx context.Context, m *member, tenant string, tokens []int32) (published int, err error) {
 	m.mu.Lock()
 	m.mu.asked++
 	m.mu.Unlock()
-	body, err := json.Marshal(ask{*p.identity.Load(), tokens})
+	body, err := json.Marshal(ask{*p.identity.Load(), tenant, tokens})
 	if err != nil {
 		return 0, err
 	}

@@ -26,7 +26,7 @@ type computer struct {
 	seen  atomic.Int64
 }
 
-func (c *computer) Compute(ctx context.Context, tokens []int32, published func(int)) error {
+func (c *computer) Compute(ctx context.Context, _ string, tokens []int32, published func(int)) error {
 	for at := 0; at < len(tokens); at += 100 {
 		if c.step != nil {
 			if err := c.step(ctx, at); err != nil {
@@ -78,7 +78,7 @@ func TestAPromptIsComputedElsewhere(t *testing.T) {
 	if err := p.Check(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := p.Prefill(t.Context(), make([]int32, 1000), 0, 1000, time.Minute); err != nil {
+	if _, err := p.Prefill(t.Context(), "", make([]int32, 1000), 0, 1000, time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	if got := c.seen.Load(); got != 1000 {
@@ -96,16 +96,16 @@ func TestTheQuickestIsAsked(t *testing.T) {
 	p := pool(t, Config{URLs: []string{
 		serving(t, &Handler{Computer: slow, Identity: ours}), serving(t, &Handler{Computer: quick, Identity: ours}),
 	}})
-	if _, err := p.Prefill(t.Context(), make([]int32, 500), 0, 500, time.Second); err != nil {
+	if _, err := p.Prefill(t.Context(), "", make([]int32, 500), 0, 500, time.Second); err != nil {
 		t.Fatal(err)
 	}
 	if slow.seen.Load() != 0 || quick.seen.Load() != 500 {
 		t.Errorf("%d tokens by the slow one, %d by the quick one", slow.seen.Load(), quick.seen.Load())
 	}
-	if _, err := p.Prefill(t.Context(), make([]int32, 500), 0, 500, 400*time.Millisecond); !errors.Is(err, ErrNotWorth) {
+	if _, err := p.Prefill(t.Context(), "", make([]int32, 500), 0, 500, 400*time.Millisecond); !errors.Is(err, ErrNotWorth) {
 		t.Errorf("%v", err)
 	}
-	if _, err := p.Prefill(t.Context(), make([]int32, 500), 300, 500, 400*time.Millisecond); err != nil {
+	if _, err := p.Prefill(t.Context(), "", make([]int32, 500), 300, 500, 400*time.Millisecond); err != nil {
 		t.Errorf("with 300 tokens there already: %v", err)
 	}
 }
@@ -124,14 +124,14 @@ func TestAQueueCounts(t *testing.T) {
 	p := pool(t, Config{URLs: []string{serving(t, h)}})
 	var asking sync.WaitGroup
 	asking.Go(func() {
-		if _, err := p.Prefill(t.Context(), make([]int32, 2000), 0, 2000, time.Minute); err != nil {
+		if _, err := p.Prefill(t.Context(), "", make([]int32, 2000), 0, 2000, time.Minute); err != nil {
 			t.Error(err)
 		}
 	})
 	for h.outstanding.Load() == 0 {
 		time.Sleep(time.Millisecond)
 	}
-	if _, err := p.Prefill(t.Context(), make([]int32, 500), 0, 500, time.Second); !errors.Is(err, ErrNotWorth) {
+	if _, err := p.Prefill(t.Context(), "", make([]int32, 500), 0, 500, time.Second); !errors.Is(err, ErrNotWorth) {
 		t.Errorf("%v", err)
 	}
 	close(release)
@@ -152,7 +152,7 @@ func TestMismatch(t *testing.T) {
 		if err := p.Check(t.Context()); !errors.Is(err, ErrMismatch) {
 			t.Errorf("%s: %v", name, err)
 		}
-		if _, err := p.Prefill(t.Context(), make([]int32, 500), 0, 500, time.Second); !errors.Is(err, ErrNobody) || !errors.Is(err, ErrMismatch) {
+		if _, err := p.Prefill(t.Context(), "", make([]int32, 500), 0, 500, time.Second); !errors.Is(err, ErrNobody) || !errors.Is(err, ErrMismatch) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -170,14 +170,14 @@ func TestStrangersAreRefused(t *testing.T) {
 	h := &Handler{Computer: &computer{}, Identity: ours, Secret: trust.Secret("a secret of thirty-two characters")}
 	for name, secret := range map[string]trust.Secret{"none": nil, "another": trust.Secret("another secret of many characters")} {
 		p := pool(t, Config{URLs: []string{serving(t, h)}, Secret: secret})
-		if _, err := p.Prefill(t.Context(), make([]int32, 500), 0, 500, 0); !errors.Is(err, ErrNobody) || !errors.Is(err, ErrFailed) {
+		if _, err := p.Prefill(t.Context(), "", make([]int32, 500), 0, 500, 0); !errors.Is(err, ErrNobody) || !errors.Is(err, ErrFailed) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	// And one who answers without having the secret is not believed.
 	impostor := serving(t, &Handler{Computer: &computer{}, Identity: ours})
 	p := pool(t, Config{URLs: []string{impostor}, Secret: trust.Secret("a secret of thirty-two characters")})
-	if _, err := p.Prefill(t.Context(), make([]int32, 500), 0, 500, 0); !errors.Is(err, trust.ErrRefused) {
+	if _, err := p.Prefill(t.Context(), "", make([]int32, 500), 0, 500, 0); !errors.Is(err, trust.ErrRefused) {
 		t.Errorf("%v", err)
 	}
 }
@@ -230,10 +230,10 @@ func TestFailures(t *testing.T) {
 			s := httptest.NewServer(mux)
 			defer s.Close()
 			p := pool(t, Config{URLs: []string{s.URL}, Stall: 1500 * time.Millisecond})
-			if _, err := p.Prefill(t.Context(), make([]int32, 1000), 0, 1000, c.local); !errors.Is(err, c.want) {
+			if _, err := p.Prefill(t.Context(), "", make([]int32, 1000), 0, 1000, c.local); !errors.Is(err, c.want) {
 				t.Errorf("%v, want %v", err, c.want)
 			}
-			if _, err := p.Prefill(t.Context(), make([]int32, 1000), 0, 1000, 0); !errors.Is(err, ErrNobody) {
+			if _, err := p.Prefill(t.Context(), "", make([]int32, 1000), 0, 1000, 0); !errors.Is(err, ErrNobody) {
 				t.Errorf("the second time: %v", err)
 			}
 			if s := p.Status(); s[0].Error == "" || s[0].Done != 0 {
@@ -263,7 +263,7 @@ func TestCancel(t *testing.T) {
 		<-begun
 		cancel()
 	}()
-	if _, err := p.Prefill(ctx, make([]int32, 1000), 0, 1000, time.Minute); !errors.Is(err, context.Canceled) {
+	if _, err := p.Prefill(ctx, "", make([]int32, 1000), 0, 1000, time.Minute); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
 	}
 	select {
@@ -289,7 +289,7 @@ func TestLimits(t *testing.T) {
 	h := &Handler{Identity: ours, Computer: &computer{}}
 	h.asks.Store(maxAsks)
 	p := pool(t, Config{URLs: []string{serving(t, h)}})
-	if _, err := p.Prefill(t.Context(), make([]int32, 300), 0, 300, 0); !errors.Is(err, ErrFailed) || !strings.Contains(err.Error(), "503") {
+	if _, err := p.Prefill(t.Context(), "", make([]int32, 300), 0, 300, 0); !errors.Is(err, ErrFailed) || !strings.Contains(err.Error(), "503") {
 		t.Errorf("%v", err)
 	}
 	for body, want := range map[string]int{"": 400, "{": 400, `{"tokens":["a"]}`: 400, `{"tokens":[1]}`: 409} {

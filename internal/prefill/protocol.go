@@ -32,6 +32,7 @@ type Identity struct {
 	Namespace  string `json:"namespace"` // short, as in keys
 	Words      string `json:"words"`     // the namespace in words
 	PageTokens int    `json:"page_tokens"`
+	Common     string `json:"common"` // a digest of what tenants have in common
 }
 
 // Matches returns an error that wraps ErrMismatch and says what differs.
@@ -41,6 +42,8 @@ func (i Identity) Matches(other Identity) error {
 		return fmt.Errorf("%w: version %d here, %d there", ErrMismatch, i.Version, other.Version)
 	case i.PageTokens != other.PageTokens:
 		return fmt.Errorf("%w: pages of %d tokens here, of %d there", ErrMismatch, i.PageTokens, other.PageTokens)
+	case i.Common != other.Common:
+		return fmt.Errorf("%w: other beginnings of prompts are declared common to tenants", ErrMismatch)
 	case i.Namespace != other.Namespace:
 		return fmt.Errorf("%w: here %s (%s), there %s (%s)", ErrMismatch, i.Namespace, i.Words, other.Namespace, other.Words)
 	}
@@ -65,6 +68,7 @@ func (i Info) expected(tokens int) time.Duration {
 // An ask is a prompt whose pages are wanted.
 type ask struct {
 	Identity
+	Tenant string  `json:"tenant,omitempty"`
 	Tokens []int32 `json:"tokens"`
 }
 

@@ -13,19 +13,30 @@ import (
 
 // Settings of a stand-in.
 type Settings struct {
-	Binary      string         // the real llama-server; empty: looked for
-	Store       string         // URL of the store, or "none"
-	Role        connector.Role // what of sharing is done
-	Exact       bool           // share only what is the same to the last bit
-	Tenant      string         // shares with nobody else
-	SealKeyFile string         // file of the key that seals pages; empty: a checksum does
-	Deadline    time.Duration  // of each call to the store
-	Slots       string         // folder for slot files; empty: chosen
-	Prefill     []string       // URLs of prefill workers that are asked
-	SecretFile  string         // file of the secret that prefill workers and routers have in common with this one
-	LogLevel    slog.Level
-	LogFormat   string // "text" or "json"
+	Binary string         // the real llama-server; empty: looked for
+	Store  string         // URL of the store, or "none"
+	Role   connector.Role // what of sharing is done
+	Exact  bool           // share only what is the same to the last bit
+	Tenant string         // shares with nobody else
+	// Tenants says who tells tenants of this engine apart, one of the words below.
+	Tenants string
+	// SharedPrefixes are files of beginnings of prompts that these tenants share.
+	SharedPrefixes []string
+	SealKeyFile    string        // file of the key that seals pages; empty: a checksum does
+	Deadline       time.Duration // of each call to the store
+	Slots          string        // folder for slot files; empty: chosen
+	Prefill        []string      // URLs of prefill workers that are asked
+	SecretFile     string        // file of the secret that prefill workers and routers have in common with this one
+	LogLevel       slog.Level
+	LogFormat      string // "text" or "json"
 }
+
+// Who tells the tenants of one engine apart.
+const (
+	OneTenant     = "one"    // nobody: all requests are one tenant's
+	KeyTenants    = "keys"   // llama-server's API keys, of which each is a tenant
+	RouterTenants = "router" // a router that has the secret; others are refused
+)
 
 // What starts the names of flags and of variables.
 const (
@@ -49,6 +60,8 @@ func Words(setting string) []string {
 	switch setting {
 	case "role":
 		return []string{connector.Mixed.String(), connector.Prefill.String(), connector.Decode.String()}
+	case "tenants":
+		return tenants
 	case "log-format":
 		return logFormats
 	case "log-level":
@@ -56,6 +69,8 @@ func Words(setting string) []string {
 	}
 	return nil
 }
+
+var tenants = []string{OneTenant, KeyTenants, RouterTenants}
 
 var logFormats = []string{"text", "json"}
 
@@ -68,6 +83,8 @@ func (s *Settings) flags() *pflag.FlagSet {
 	f.Var(&roleValue{&s.Role}, "role", "what is done: mixed and prefill load and publish pages, decode only loads;\nprefill also computes prompts for workers that ask")
 	f.BoolVar(&s.Exact, "exact", false, "share only between engines whose results are the same to the last bit")
 	f.StringVar(&s.Tenant, "tenant", "", "share with nobody but engines of the same tenant")
+	f.Var(&choice{&s.Tenants, tenants}, "tenants", "whose requests are: one for all the same, keys for a tenant an API key of llama-server's,\nrouter for what a router with the secret says (others are refused); tenants share no pages")
+	f.StringSliceVar(&s.SharedPrefixes, "shared-prefix", nil, "files of prompts' beginnings that tenants share all the same: text as the engine gets it,\nor a chat in JSON, such as {\"messages\": [{\"role\": \"system\", \"content\": \"...\"}]}")
 	f.StringVar(&s.SealKeyFile, "seal-key-file", "", "file of 64 hexadecimal digits: the key of the MAC that proves pages\n(default: a checksum, which proves nothing to who can write to the store)")
 	f.DurationVar(&s.Deadline, "deadline", 10*time.Second, "the longest that a call to the store may take")
 	f.StringVar(&s.Slots, "slots", "", "folder for slot files, the user's own and closed to others\n(default: in shared memory if that has room, else in the folder for temporary files)")

@@ -28,6 +28,10 @@ type gate struct {
 	own map[string]http.Handler
 	// prefill is what computes prompts for others; nil: nobody may ask.
 	prefill atomic.Pointer[http.Handler]
+	// tenants says that there are several; guard, unless it is nil, refuses requests
+	// that are nobody's.
+	tenants bool
+	guard   func(*http.Request) error
 	// open is what serves when the engine is ready; nil before.
 	open atomic.Pointer[http.Handler]
 }
@@ -49,6 +53,10 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		own.ServeHTTP(w, r)
 	case ours && path == prefill.Path && g.prefill.Load() != nil:
 		(*g.prefill.Load()).ServeHTTP(w, r)
+	case g.guard != nil && path != "/health" && g.guard(r) != nil:
+		answer(w, r, http.StatusUnauthorized, unauthorizedAnswer)
+	case ours && g.tenants && foreign(path):
+		answer(w, r, http.StatusNotImplemented, noActionsAnswer)
 	case open == nil && harmless(r):
 		g.direct.ServeHTTP(w, r)
 	case open == nil:

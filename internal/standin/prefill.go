@@ -10,12 +10,15 @@ import (
 	"ollamoon/internal/worker"
 )
 
-// secret returns what this worker has in common with others, or nothing.
-func (s *standIn) secret() (trust.Secret, error) {
-	if s.settings.SecretFile == "" {
-		return nil, nil
-	}
-	return trust.ReadSecret(s.settings.SecretFile)
+// proving lets a router that asks with a nonce know that this worker has the
+// secret they have in common.
+func proving(secret trust.Secret, h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if nonce := r.Header.Get(trust.NonceHeader); nonce != "" && len(secret) > 0 {
+			w.Header().Set(trust.ProofHeader, secret.Prove(nonce))
+		}
+		h.ServeHTTP(w, r)
+	})
 }
 
 // pages is what both sides of a prefill have to agree on.
@@ -23,6 +26,7 @@ func pages(sharing *worker.Sharing) prefill.Identity {
 	return prefill.Identity{
 		Version: prefill.Version, PageTokens: worker.PageTokens,
 		Namespace: sharing.Namespace.Model(), Words: sharing.Namespace.String(),
+		Common: digest(sharing.Common),
 	}
 }
 
@@ -32,11 +36,7 @@ func (s *standIn) asks(ctx context.Context, sharing *worker.Sharing) (*prefill.P
 	if len(s.settings.Prefill) == 0 {
 		return nil, nil
 	}
-	secret, err := s.secret()
-	if err != nil {
-		return nil, err
-	}
-	pool, err := prefill.New(prefill.Config{URLs: s.settings.Prefill, Identity: pages(sharing), Secret: secret, Logger: s.log})
+	pool, err := prefill.New(prefill.Config{URLs: s.settings.Prefill, Identity: pages(sharing), Secret: s.secret, Logger: s.log})
 	if err != nil {
 		return nil, err
 	}
@@ -59,11 +59,7 @@ func (s *standIn) computes(sharing *worker.Sharing) error {
 	if s.settings.Role != connector.Prefill {
 		return nil
 	}
-	secret, err := s.secret()
-	if err != nil {
-		return err
-	}
-	handler := http.Handler(&prefill.Handler{Computer: s.worker, Identity: pages(sharing), Secret: secret})
+	handler := http.Handler(&prefill.Handler{Computer: s.worker, Identity: pages(sharing), Secret: s.secret})
 	s.gate.prefill.Store(&handler)
 	return nil
 }

@@ -103,6 +103,9 @@ func (s *standIn) unshared(reason error) {
 // passing passes requests on to the engine, and counts those that could have been
 // shared.
 func (s *standIn) passing() http.Handler {
+	if s.tenant != nil {
+		return s.apart()
+	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if endpoint, ok := worker.Endpoint(r, s.gate.listener.Prefix); ok && s.gate.listener.Authorized(r) {
 			defer s.metrics.Completed(worker.Completion{Endpoint: endpoint, Outcome: worker.NothingShared})
@@ -149,7 +152,7 @@ func (s *standIn) share(ctx context.Context, known identity) error {
 		return err
 	}
 	remembered := 0
-	if !sharing.Exact { // half, since the engine keeps more of a conversation than its rows
+	if !sharing.Exact && s.tenant == nil { // half, since the engine keeps more of a conversation than its rows
 		remembered = int(s.args.Remembers() / 2 / int64(slotBytes(known.shape)))
 	}
 	pool, err := s.asks(ctx, sharing)
@@ -161,6 +164,7 @@ func (s *standIn) share(ctx context.Context, known identity) error {
 		Slots: known.props.TotalSlots, Context: known.props.Settings.ContextTokens, UBatch: s.args.UBatch(),
 		Used:       s.gate.open.Load() != nil, // it has served unshared
 		Remembered: remembered,
+		Tenant:     s.tenant,
 		Sharing:    sharing, Logger: s.log, Observer: s.metrics,
 	}
 	if pool != nil {
@@ -211,9 +215,14 @@ func (s *standIn) sharing(ctx context.Context, known identity, sealer *page.Seal
 	if err != nil {
 		return nil, err
 	}
+	common, err := s.commonPrompts(ctx)
+	if err != nil {
+		return nil, err
+	}
 	return &worker.Sharing{
 		Store: s.store.Load(), Role: s.settings.Role, Namespace: namespace, Sealer: sealer, Exact: s.settings.Exact, UBatch: s.args.UBatch(),
-		Shape: known.shape, Window: known.window, Ring: known.ring(), Folder: s.folders.slots, Overflow: s.folders.overflow, Deadline: s.settings.Deadline,
+		Common: common,
+		Shape:  known.shape, Window: known.window, Ring: known.ring(), Folder: s.folders.slots, Overflow: s.folders.overflow, Deadline: s.settings.Deadline,
 	}, nil
 }
 

@@ -18,6 +18,7 @@ import (
 	"ollamoon/internal/metrics"
 	"ollamoon/internal/prefill"
 	"ollamoon/internal/settings"
+	"ollamoon/internal/trust"
 	"ollamoon/internal/worker"
 	"ollamoon/store/breaker"
 )
@@ -42,6 +43,9 @@ type standIn struct {
 	gate     *gate
 	board    board
 	stderr   *engineWriter
+
+	secret trust.Secret                        // in common with routers and prefill workers; may be empty
+	tenant func(*http.Request) (string, error) // whose a request is; nil: all are one tenant's
 
 	recent  *recent
 	metrics *metrics.Metrics
@@ -80,6 +84,9 @@ func Run(ctx context.Context, startedAs string, args, environ []string) Exit {
 	if reason, yes := si.args.Passthrough(); yes {
 		si.log.Info("the real llama-server runs by itself", "reason", reason)
 		return become(binary, startedAs, args, environ)
+	}
+	if err := si.knowOthers(); err != nil {
+		return failed(err)
 	}
 	signals := make(chan os.Signal, 16)
 	notify(signals)
@@ -148,7 +155,11 @@ func (s *standIn) start(ctx context.Context) (err error) {
 	s.stderr = stderr
 	s.metrics = metrics.New(s.snapshot)
 	s.gate = &gate{listener: asked, actions: users, direct: s.engine.Forward(s.log)}
-	s.gate.own = map[string]http.Handler{statusPath: http.HandlerFunc(s.serveStatus), metricsPath: s.metrics.Handler()}
+	s.gate.tenants = s.tenant != nil
+	if s.settings.Tenants == settings.RouterTenants {
+		s.gate.guard = func(r *http.Request) error { _, err := s.tenant(r); return err }
+	}
+	s.gate.own = map[string]http.Handler{statusPath: proving(s.secret, http.HandlerFunc(s.serveStatus)), metricsPath: s.metrics.Handler()}
 	return nil
 }
 
@@ -156,8 +167,8 @@ func (s *standIn) start(ctx context.Context) (err error) {
 // reasons.
 func (s *standIn) behind() engine.Arguments {
 	args := s.args
-	if s.settings.Exact {
-		args = args.With("--cache-ram", "0") // rows from its memory of conversations have no known origin
+	if s.settings.Exact || s.settings.Tenants != settings.OneTenant {
+		args = args.With("--cache-ram", "0") // rows from its memory of conversations have no known origin, and no tenant
 	}
 	if terminal(os.Stdout) && terminal(os.Stderr) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" {
 		args.Env = append([]string{"LLAMA_ARG_LOG_COLORS=on"}, args.Env...) // a later one of the user's counts

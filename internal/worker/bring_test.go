@@ -30,7 +30,7 @@ func sharing(t *testing.T) *sharer {
 			{Streams: 1, Keys: rows, Values: rows}, {Streams: 1, Keys: rows, Values: rows},
 		}},
 		Folder: t.TempDir(), Deadline: time.Minute, Window: 512, Ring: 4,
-	})
+	}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

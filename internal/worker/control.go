@@ -72,7 +72,7 @@ func (w *Worker) Reshare(ctx context.Context, change func() (*Sharing, error)) e
 	}
 	if before := w.share.Swap(nil); before != nil {
 		w.mu.Lock()
-		w.mu.past = plus(w.mu.past, before.cache.Stats())
+		w.mu.past = plus(w.mu.past, before.stats())
 		w.mu.Unlock()
 	}
 	w.memory.distrust()
@@ -83,7 +83,7 @@ func (w *Worker) Reshare(ctx context.Context, change func() (*Sharing, error)) e
 	if err := w.makeFiles(sharing); err != nil {
 		return fmt.Errorf("worker: %w", err)
 	}
-	share, err := newSharer(sharing)
+	share, err := newSharer(sharing, nil)
 	if err != nil {
 		return fmt.Errorf("worker: %w", err)
 	}
@@ -122,7 +122,7 @@ func (w *Worker) Status() Status {
 	}
 	if share := w.share.Load(); share != nil {
 		s.PageLoad, s.TokenCompute = share.estimates.rates()
-		s.Pages = plus(s.Pages, share.cache.Stats())
+		s.Pages = plus(s.Pages, share.stats())
 	}
 	return s
 }

@@ -51,6 +51,7 @@ type running struct {
 	engine *engine.Process
 	worker *Worker
 	folder string // of slot files
+	tenant string // whose requests are
 }
 
 // slotFile reads a slot file.
@@ -170,6 +171,7 @@ func (r *running) post(path string, body map[string]any) []byte {
 	if err != nil {
 		r.t.Fatal(err)
 	}
+	request.Header.Set("Tenant", r.tenant)
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
 		r.t.Fatal(err)

@@ -14,11 +14,11 @@ var ErrNotShared = errors.New("worker: nothing is shared")
 
 // A Prefiller has prompts computed elsewhere.
 type Prefiller interface {
-	// Prefill has the pages of a prompt published up to a token, of which so many
+	// Prefill has the pages of a tenant's prompt published up to a token, of which so many
 	// are there, unless that takes longer than computing them here is expected to;
 	// local is that time, or 0 when it is not known. It returns for how many tokens
 	// they are there now, and why that is not all.
-	Prefill(ctx context.Context, tokens []int32, have, end int, local time.Duration) (published int, err error)
+	Prefill(ctx context.Context, tenant string, tokens []int32, have, end int, local time.Duration) (published int, err error)
 }
 
 // leastElsewhere is how many tokens are worth asking someone else.
@@ -31,7 +31,7 @@ func (w *Worker) elsewhere(ctx context.Context, s *sharer, tokens []int32, have 
 	if w.config.Prefiller == nil || end-have < leastElsewhere {
 		return false
 	}
-	published, err := w.config.Prefiller.Prefill(ctx, tokens, have, end, s.estimates.saving(have, end))
+	published, err := w.config.Prefiller.Prefill(ctx, s.tenant, tokens, have, end, s.estimates.saving(have, end))
 	if err != nil && ctx.Err() == nil {
 		w.config.Logger.Info("a prompt is computed here", "tokens", len(tokens), "reason", err)
 	}
@@ -67,11 +67,11 @@ func (p *progress) err() error {
 	return p.mu.err
 }
 
-// Compute has a prompt's missing pages computed and published, for others to
+// Compute has the missing pages of a tenant's prompt computed and published, for others to
 // load, and calls published after each step with how many tokens' pages are
 // there. The error wraps ErrNotShared when they cannot be.
-func (w *Worker) Compute(ctx context.Context, tokens []int32, published func(tokens int)) error {
-	s := w.share.Load()
+func (w *Worker) Compute(ctx context.Context, tenant string, tokens []int32, published func(tokens int)) error {
+	s := w.sharer(tenant)
 	switch {
 	case s == nil, !s.Role.Publishes():
 		return ErrNotShared
@@ -80,11 +80,14 @@ func (w *Worker) Compute(ctx context.Context, tokens []int32, published func(tok
 	case s.publishable(len(tokens)) == 0:
 		return nil
 	}
-	slots, err := w.queue.take(ctx, tokens, anySlot)
+	slots, err := w.queue.takeFor(ctx, tenant, tokens, anySlot)
 	if err != nil {
 		return err
 	}
 	defer w.queue.give(slots)
+	if err := w.own(ctx, slots, tenant); err != nil {
+		return err
+	}
 	at := &progress{told: published}
 	var took breakdown
 	_, err = w.fill(ctx, s, slots[0], tokens, &took, at)

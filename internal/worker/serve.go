@@ -16,7 +16,7 @@ import (
 const maxBodyBytes = 256 << 20
 
 // serveCompletion runs a completion, whose path is one of Endpoints, on a slot.
-func (w *Worker) serveCompletion(rw http.ResponseWriter, r *http.Request, endpoint string) {
+func (w *Worker) serveCompletion(rw http.ResponseWriter, r *http.Request, endpoint, tenant string) {
 	took := breakdown{outcome: Malformed}
 	defer func() { w.config.Observer.Completed(took.completion(endpoint)) }()
 	body, err := io.ReadAll(http.MaxBytesReader(rw, r.Body, maxBodyBytes))
@@ -34,17 +34,22 @@ func (w *Worker) serveCompletion(rw http.ResponseWriter, r *http.Request, endpoi
 	if len(req.LoRA) > 0 {
 		w.memory.distrust()
 	}
+	s := w.sharer(tenant)
 	var tokens []int32
-	tokens, took.outcome = w.predict(ctx, predictions[endpoint], &req, body)
+	tokens, took.outcome = w.predict(ctx, s, predictions[endpoint], &req, body)
 	if tokens != nil {
 		took.lookup = time.Since(begin)
 	}
-	slots, err := w.queue.take(ctx, tokens, req.slotWanted())
+	slots, err := w.queue.takeFor(ctx, tenant, tokens, req.slotWanted())
 	if err != nil {
 		took.outcome = Gone
 		return
 	}
 	defer w.queue.give(slots)
+	if err := w.own(ctx, slots, tenant); err != nil {
+		http.Error(rw, err.Error(), http.StatusServiceUnavailable)
+		return
+	}
 	if len(slots) != 1 {
 		for _, s := range slots {
 			s.forget()
@@ -53,7 +58,8 @@ func (w *Worker) serveCompletion(rw http.ResponseWriter, r *http.Request, endpoi
 		return
 	}
 	held := slots[0]
-	fix := w.prepare(ctx, held, tokens, &took)
+	s = w.sharer(tenant) // something else may be shared since this request waits
+	fix := w.prepare(ctx, s, held, tokens, &took)
 	if tokens != nil {
 		took.announce(rw.Header())
 	}
@@ -72,9 +78,9 @@ func (w *Worker) serveCompletion(rw http.ResponseWriter, r *http.Request, endpoi
 
 // predict returns the tokens of a request that may be shared, or nil and why it
 // passes through.
-func (w *Worker) predict(ctx context.Context, predict predict, req *request, body []byte) ([]int32, Outcome) {
+func (w *Worker) predict(ctx context.Context, s *sharer, predict predict, req *request, body []byte) ([]int32, Outcome) {
 	switch {
-	case w.share.Load() == nil:
+	case s == nil:
 		return nil, NothingShared
 	case predict == nil:
 		return nil, OtherEndpoint
@@ -109,10 +115,9 @@ const maxWaits = 3
 // prepare puts into a slot what the store has of a prompt, and publishes what it
 // has not. Without tokens, the prompt is not shared. Whatever fails is logged, and
 // left to the engine to compute.
-func (w *Worker) prepare(ctx context.Context, held *slot, tokens []int32, took *breakdown) correction {
-	s := w.share.Load()
+func (w *Worker) prepare(ctx context.Context, s *sharer, held *slot, tokens []int32, took *breakdown) correction {
 	if s == nil {
-		return correction{} // it was given up while this request waited
+		return correction{}
 	}
 	if err := s.drop(ctx, w.config.Engine, held); err != nil && ctx.Err() == nil {
 		w.config.Logger.Warn("an answer may not be exact", "error", err)
@@ -150,7 +155,7 @@ func (w *Worker) fill(ctx context.Context, s *sharer, held *slot, tokens []int32
 		}
 		release, other := s.inflight.claim(s.key(tokens, have/PageTokens))
 		if release != nil {
-			return w.compute(ctx, held, tokens, at, release)
+			return w.compute(ctx, s, held, tokens, at, release)
 		}
 		select {
 		case <-other:
@@ -163,13 +168,13 @@ func (w *Worker) fill(ctx context.Context, s *sharer, held *slot, tokens []int32
 
 // compute computes and publishes a prompt's pages and calls release when they
 // have been published.
-func (w *Worker) compute(ctx context.Context, held *slot, tokens []int32, at *progress, release func()) (correction, error) {
+func (w *Worker) compute(ctx context.Context, s *sharer, held *slot, tokens []int32, at *progress, release func()) (correction, error) {
 	if !w.publishing() {
 		release()
 		return correction{}, nil
 	}
 	defer w.publishes.Done()
-	fix, err := w.steps(ctx, held, tokens, at)
+	fix, err := w.steps(ctx, s, held, tokens, at)
 	w.publishes.Go(func() {
 		at.Wait()
 		release()

@@ -233,8 +233,7 @@ func (s *sharer) step(at, end, steps int) int {
 // steps computes a prompt up to a page's end, publishing on the way; progress
 // counts what has not ended when steps returns. It returns how many tokens it
 // computed, and in which time.
-func (w *Worker) steps(ctx context.Context, held *slot, tokens []int32, progress *progress) (correction, error) {
-	s := w.share.Load()
+func (w *Worker) steps(ctx context.Context, s *sharer, held *slot, tokens []int32, progress *progress) (correction, error) {
 	end := s.publishable(len(tokens))
 	var done correction
 	at := w.live(s, held, tokens).perhaps
@@ -249,7 +248,7 @@ func (w *Worker) steps(ctx context.Context, held *slot, tokens []int32, progress
 		held.advance(tokens[:next], timings.CacheTokens, timings.PromptTokens, w.config.UBatch, true, &w.memory)
 		done.tokens += timings.PromptTokens
 		done.ms += timings.PromptMS
-		if err := w.publish(ctx, held, timings.CacheTokens/PageTokens, progress); err != nil {
+		if err := w.publish(ctx, s, held, timings.CacheTokens/PageTokens, progress); err != nil {
 			return done, err
 		}
 		at = next
@@ -259,8 +258,7 @@ func (w *Worker) steps(ctx context.Context, held *slot, tokens []int32, progress
 
 // publish saves a slot and publishes the pages of its sound rows, from the given
 // one on, the latter while the caller goes on and counted in progress.
-func (w *Worker) publish(ctx context.Context, held *slot, from int, progress *progress) error {
-	s := w.share.Load()
+func (w *Worker) publish(ctx context.Context, s *sharer, held *slot, from int, progress *progress) error {
 	pages := s.sound(held)
 	if pages <= from {
 		return nil

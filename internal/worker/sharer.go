@@ -24,11 +24,15 @@ type sharer struct {
 	keys      prefix.Config
 	cache     *connector.Sections
 	parts     []connector.Part // of cache, a section each
-	estimates estimates
-	inflight  inflight
+	estimates *estimates
+	inflight  *inflight
+	tenant    string
+	tenants   tenants
 }
 
-func newSharer(s *Sharing) (*sharer, error) {
+// newSharer returns a sharer; pages of what is common, unless that is nil, it has
+// in common with others.
+func newSharer(s *Sharing, common *prefix.Common) (*sharer, error) {
 	kinds := []page.Section{page.Full, page.Sliding}
 	if len(s.Shape.Sections) > len(kinds) {
 		return nil, fmt.Errorf("%w: it has %d sections", ErrSections, len(s.Shape.Sections))
@@ -39,7 +43,10 @@ func newSharer(s *Sharing) (*sharer, error) {
 	if s.Window > 0 && s.Exact {
 		return nil, fmt.Errorf("%w: exact answers are wanted, and with a sliding window the last bits depend on where a batch began", ErrSections)
 	}
-	share := &sharer{Sharing: s, keys: prefix.Config{Model: s.Namespace.Model(), PageTokens: PageTokens}}
+	share := &sharer{
+		Sharing: s, keys: prefix.Config{Model: s.Namespace.Model(), PageTokens: PageTokens, Common: common},
+		estimates: &estimates{}, inflight: &inflight{},
+	}
 	timed := timedStore{s.Store}
 	for i := range s.Shape.Sections {
 		c, err := connector.New(timed, connector.Config{

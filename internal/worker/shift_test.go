@@ -44,24 +44,22 @@ func TestShiftedRowsOfARepeatingText(t *testing.T) {
 			r.worker.publishes.Wait()
 		},
 	} {
+		if name == "stream" && !full() {
+			continue
+		}
 		t.Run(name, func(t *testing.T) {
-			r := start(t, newStore(t), nil, "-c", "1024", "-np", "1", "--context-shift", "--keep", "4", "--cache-ram", "0")
+			r := start(t, newStore(t), nil, "-c", "1024", "-np", "1", "--context-shift", "--keep", "4")
 			text := r.tokens("z", period+500)
 			repeating := append(append([]int32{}, text[:period]...), text[:period]...)
 			ask(r, repeating)
+			r.ask(greedy(text[600:700])) // the engine remembers the shifted rows, in order
 			other := append(append([]int32{}, text[:period-10]...), text[period:]...)
 			got := r.ask(greedy(other))
-			t.Logf("of the shifted slot: %+v", got.Timings)
-			for _, prompt := range [][]int32{repeating, other} {
-				if n := r.twins(name, prompt); n == 0 {
-					t.Logf("no page of %d tokens is in the store", len(prompt))
-				}
+			if got.Timings.CacheTokens < PageTokens {
+				t.Errorf("of rows that were shifted %d are reused", got.Timings.CacheTokens)
 			}
-			// And what is computed from nothing is published again.
-			last := append([]int32{text[700]}, other[1:]...)
-			r.fresh(0).ask(greedy(last))
-			if n := r.twins("computed anew", last); n != boundary(len(last))/PageTokens {
-				t.Errorf("%d pages of %d tokens were published", n, len(last))
+			for _, prompt := range [][]int32{repeating, other} {
+				t.Logf("%d pages of %d tokens are in the store", r.twins(name, prompt), len(prompt))
 			}
 		})
 	}

@@ -18,6 +18,8 @@ type slot struct {
 	// sound is how many rows from the first on may be published: prefilled in
 	// batches of at least minBatch, or restored from pages.
 	sound int
+	// tenant is whose prompts it holds.
+	tenant string
 }
 
 // forget says that nothing is known of the slot's contents.
@@ -86,6 +88,7 @@ type queue struct {
 
 // A wait is a request that waits for slots.
 type wait struct {
+	tenant string
 	tokens []int32
 	want   int // a slot's number; or any, or all
 	got    chan []*slot
@@ -109,7 +112,12 @@ func newQueue(n int) *queue {
 // take waits for a slot: the one named, or the free one that has most of the
 // tokens, or all slots. The caller gives back what it gets.
 func (q *queue) take(ctx context.Context, tokens []int32, want int) ([]*slot, error) {
-	w := &wait{tokens: tokens, want: want, got: make(chan []*slot, 1)}
+	return q.takeFor(ctx, "", tokens, want)
+}
+
+// takeFor is take for a tenant, of whose tokens no other tenant's slot has any.
+func (q *queue) takeFor(ctx context.Context, tenant string, tokens []int32, want int) ([]*slot, error) {
+	w := &wait{tenant: tenant, tokens: tokens, want: want, got: make(chan []*slot, 1)}
 	q.mu.Lock()
 	q.mu.waiting = append(q.mu.waiting, w)
 	q.serve()
@@ -212,7 +220,7 @@ func (q *queue) choose(w *wait) []*slot {
 	// As the engine itself chooses: the most similar, or the one used longest ago.
 	best, most := q.mu.free[0], len(w.tokens)/10
 	for _, s := range q.mu.free {
-		if n := common(s.tokens, w.tokens); n > most {
+		if n := common(s.tokens, w.tokens); n > most && s.tenant == w.tenant {
 			best, most = s, n
 		}
 	}

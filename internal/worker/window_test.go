@@ -83,7 +83,7 @@ func TestWindowsThatCannotBeShared(t *testing.T) {
 		"shorter than a page": {Window: 128},
 		"exact answers":       {Window: 512, Exact: true},
 	} {
-		if _, err := newSharer(&s); !errors.Is(err, ErrSections) {
+		if _, err := newSharer(&s, nil); !errors.Is(err, ErrSections) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

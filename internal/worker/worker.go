@@ -38,6 +38,10 @@ type Config struct {
 	// APIKeys are those that the engine accepts; none means that it asks for none.
 	APIKeys []string
 
+	// Tenant tells whose a completion is; nil: all are one tenant's. Tenants share
+	// no pages, but those of Sharing.Common; a slot is emptied between two. The
+	// engine must not have a memory of conversations (--cache-ram 0) then.
+	Tenant func(*http.Request) (string, error)
 	// Prefiller has long prompts computed elsewhere; it may be nil.
 	Prefiller Prefiller
 
@@ -76,6 +80,8 @@ type Sharing struct {
 	// Ring is how many pages' rows the cells of such layers hold for a slot; 0 when
 	// slots share them.
 	Ring int
+	// Common are beginnings of prompts whose pages all tenants share.
+	Common [][]int32
 	// Deadline bounds each lookup, load and publish.
 	Deadline time.Duration
 }
@@ -110,7 +116,7 @@ func New(config Config) (*Worker, error) {
 		if err := w.makeFiles(config.Sharing); err != nil {
 			return nil, fmt.Errorf("worker: %w", err)
 		}
-		share, err := newSharer(config.Sharing)
+		share, err := newSharer(config.Sharing, nil)
 		if err != nil {
 			return nil, fmt.Errorf("worker: %w", err)
 		}
@@ -151,7 +157,11 @@ func (w *Worker) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		w.forward.ServeHTTP(rw, r)
 		return
 	}
-	w.serveCompletion(rw, r, path)
+	tenant, ok := w.tenant(rw, r)
+	if !ok {
+		return
+	}
+	w.serveCompletion(rw, r, path, tenant)
 }
 
 // authorized reports whether the engine will accept a request's key: one that
