@@ -73,6 +73,33 @@ func TestAnswersPassThrough(t *testing.T) {
 	}
 }
 
+// A worker that closes connections that it has answered on is not taken for one
+// that fails.
+func TestAConnectionThatHasBeenClosed(t *testing.T) {
+	a := newStub(t, "a", "m")
+	seen := map[string]bool{}
+	a.answer = func(w http.ResponseWriter, r *http.Request) {
+		again := false
+		a.set(func() { again, seen[r.RemoteAddr] = seen[r.RemoteAddr], true })
+		if again {
+			reset(w, r)
+			return
+		}
+		_, _ = io.WriteString(w, "a")
+	}
+	c := config(Llama, a)
+	c.Interval = time.Hour
+	f := newFront(t, c)
+	for range 10 {
+		if got := f.complete("x"); got.status != http.StatusOK || got.body != "a" {
+			t.Fatal(got)
+		}
+	}
+	if a.served.Load() <= 10 {
+		t.Error("no connection was used again")
+	}
+}
+
 // A request over which workers fall is not given to all of them.
 func TestARequestThatFellsWorkers(t *testing.T) {
 	var stubs []*stub
@@ -85,9 +112,11 @@ func TestARequestThatFellsWorkers(t *testing.T) {
 	if got := f.complete("poison"); got.status != http.StatusBadGateway {
 		t.Error(got)
 	}
-	asked := int64(0)
+	asked := 0
 	for _, s := range stubs {
-		asked += s.served.Load()
+		if s.served.Load() > 0 {
+			asked++
+		}
 	}
 	if asked != maxBroken {
 		t.Errorf("%d workers were asked", asked)
@@ -103,8 +132,10 @@ func TestAllWorkersFail(t *testing.T) {
 	if got.status != http.StatusBadGateway || !strings.Contains(got.body, `"message":"no worker could answer`) {
 		t.Error(got)
 	}
-	if a.served.Load() != 1 || b.served.Load() != 1 {
-		t.Errorf("a was asked %d times, b %d", a.served.Load(), b.served.Load())
+	for _, s := range []*stub{a, b} { // twice where a connection was used again
+		if n := s.served.Load(); n < 1 || n > 2 {
+			t.Errorf("%s was asked %d times", s.name, n)
+		}
 	}
 	f.idle()
 }

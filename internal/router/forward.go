@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/http/httputil"
 	"sync"
 	"time"
@@ -125,7 +126,7 @@ func (rt *Router) attempt(w *response, r *http.Request, c *call, tried map[*work
 		rt.metrics.queued.Observe(time.Since(w.arrived).Seconds())
 	}
 	tried[l.worker] = true
-	failed := rt.pass(ctx, w, r, c, l, tried)
+	fell, failed := rt.passOn(ctx, w, r, c, l, tried)
 	if failed == nil || r.Context().Err() != nil {
 		return nil
 	}
@@ -135,10 +136,10 @@ func (rt *Router) attempt(w *response, r *http.Request, c *call, tried map[*work
 	var dial *net.OpError
 	if errors.As(failed, &dial) && dial.Op == "dial" {
 		rt.fleet.failed(l.worker, failed)
-		return &againError{err: failed}
+		return &againError{err: failed, fell: fell}
 	}
 	rt.fleet.doubt(l.worker)
-	return &againError{err: failed, fell: !errors.Is(failed, errStatus)}
+	return &againError{err: failed, fell: fell}
 }
 
 func (rt *Router) lease(ctx context.Context, cancel context.CancelCauseFunc, c *call, tried map[*worker]bool) (*lease, error) {
@@ -148,9 +149,24 @@ func (rt *Router) lease(ctx context.Context, cancel context.CancelCauseFunc, c *
 	return rt.fleet.pick(cancel, c, tried)
 }
 
-// pass hands a call to a worker and its answer to the client. It returns an error
-// only when nothing has been sent.
-func (rt *Router) pass(ctx context.Context, w *response, r *http.Request, c *call, l *lease, tried map[*worker]bool) error {
+// passOn hands a call to a worker and its answer to the client. It returns an error
+// only when nothing has been sent; fell says that the worker had the call then. A
+// connection that has been used may have been closed by the worker meanwhile: after
+// a failure on one, the worker is asked once more on a new one.
+func (rt *Router) passOn(ctx context.Context, w *response, r *http.Request, c *call, l *lease, tried map[*worker]bool) (fell bool, failed error) {
+	reused := false
+	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GotConn: func(got httptrace.GotConnInfo) { fell, reused = true, got.Reused },
+	})
+	failed = rt.pass(traced, w, r, c, l, tried, rt.prober.client.Transport)
+	if failed != nil && reused && ctx.Err() == nil && !errors.Is(failed, errStatus) {
+		failed = rt.pass(ctx, w, r, c, l, tried, rt.fresh)
+	}
+	return fell && !errors.Is(failed, errStatus), failed
+}
+
+// pass is passOn over connections of one kind.
+func (rt *Router) pass(ctx context.Context, w *response, r *http.Request, c *call, l *lease, tried map[*worker]bool, over http.RoundTripper) error {
 	var failed error
 	var stream *answer
 	var first time.Time
@@ -174,7 +190,7 @@ func (rt *Router) pass(ctx context.Context, w *response, r *http.Request, c *cal
 			}
 			rt.prober.authenticate(p.Out, c.tenant)
 		},
-		Transport:     rt.prober.client.Transport,
+		Transport:     over,
 		FlushInterval: -1,
 		BufferPool:    &rt.copies,
 		ErrorLog:      slog.NewLogLogger(rt.config.Logger.Handler(), slog.LevelDebug),

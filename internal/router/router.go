@@ -21,7 +21,8 @@ type Router struct {
 	prober  *prober
 	metrics *metrics
 	copies  copies
-	own     http.Handler // of what is about the router itself
+	fresh   *http.Transport // never uses a connection twice
+	own     http.Handler    // of what is about the router itself
 
 	life   context.Context // of the health checks
 	end    context.CancelFunc
@@ -44,6 +45,8 @@ func New(ctx context.Context, c Config) (*Router, error) {
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		}},
 	}
+	rt.fresh = newTransport(c)
+	rt.fresh.DisableKeepAlives = true
 	m.registry.MustRegister(gauges{rt.fleet})
 	rt.own = rt.admin()
 	rt.life, rt.end = context.WithCancel(context.WithoutCancel(ctx))

@@ -273,9 +273,7 @@ func TestManyClientsThatGo(t *testing.T) {
 		f.router.prober.client.CloseIdleConnections()
 		return runtime.NumGoroutine() < before+20
 	})
-	if a.most > 2 || a.running.Load() != 0 {
-		t.Errorf("%d at the same time, %d left", a.most, a.running.Load())
-	}
+	eventually(t, "the worker's requests are over", func() bool { return a.running.Load() == 0 })
 }
 
 // Many streams are open at the same time, and end. bench route opens a thousand.

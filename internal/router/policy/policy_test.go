@@ -59,7 +59,7 @@ func TestExpect(t *testing.T) {
 
 func TestChoicesAreValidAndRepeatable(t *testing.T) {
 	for _, p := range policies() {
-		eachSeed(t, 100, func(t *testing.T, random *rand.Rand) {
+		eachSeed(t, 40, func(t *testing.T, random *rand.Rand) {
 			w := newWorld(p, 1+random.IntN(6), random.IntN(4))
 			var before [][]Key
 			for range 60 {
@@ -89,7 +89,7 @@ func TestChoicesAreValidAndRepeatable(t *testing.T) {
 // more than its own work and that part.
 func TestImbalanceIsBounded(t *testing.T) {
 	p := ours()
-	eachSeed(t, 300, func(t *testing.T, random *rand.Rand) {
+	eachSeed(t, 100, func(t *testing.T, random *rand.Rand) {
 		w := newWorld(p, 2+random.IntN(6), random.IntN(5))
 		var before [][]Key
 		for range 80 {

@@ -10,7 +10,7 @@ import (
 // the oldest could have, and the queue empties.
 func TestNoneStarves(t *testing.T) {
 	for _, p := range policies() {
-		eachSeed(t, 60, func(t *testing.T, random *rand.Rand) {
+		eachSeed(t, 30, func(t *testing.T, random *rand.Rand) {
 			w := newWorld(p, 1+random.IntN(4), 1+random.IntN(3))
 			var before [][]Key
 			ended := func() {
