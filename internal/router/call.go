@@ -40,8 +40,9 @@ type call struct {
 type fields struct {
 	Model    string            `json:"model"`
 	Name     string            `json:"name"`
-	System   json.RawMessage   `json:"system"`
 	Tools    json.RawMessage   `json:"tools"`
+	System   json.RawMessage   `json:"system"`
+	Instruct json.RawMessage   `json:"instructions"`
 	Messages []json.RawMessage `json:"messages"`
 	Prompt   json.RawMessage   `json:"prompt"`
 	Prefix   json.RawMessage   `json:"input_prefix"`
@@ -98,7 +99,7 @@ func isJSON(r *http.Request) bool {
 // prompt is the request's prompt in the order in which templates put it, in the
 // bytes of the request. A prompt that continues another begins with its bytes.
 func (f *fields) prompt() [][]byte {
-	parts := [][]byte{f.Tools, f.System}
+	parts := [][]byte{f.Tools, f.System, f.Instruct}
 	for _, m := range f.Messages {
 		parts = append(parts, m)
 	}

@@ -83,7 +83,11 @@ func TestKeysOfPrompts(t *testing.T) {
 		"text":     {`{"prompt":"` + long("one", 1000) + `"}`, `{"prompt":"` + long("one", 1000) + long("two", 1000) + `"}`},
 		"tokens":   {`{"prompt":[1` + strings.Repeat(", 17", 1000) + `]}`, `{"prompt":[1` + strings.Repeat(", 17", 1000) + strings.Repeat(", 18", 1000) + `]}`},
 		"messages": {`{"messages":[{"c":"` + long("one", 1000) + `"}]}`, `{"n_predict":5, "messages": [ {"c":"` + long("one", 1000) + `"} , {"c":"` + long("two", 1000) + `"}]}`},
-		"system":   {`{"system":"` + long("one", 1000) + `","messages":[]}`, `{"messages":[{"c":"` + long("two", 1000) + `"}],"system":"` + long("one", 1000) + `"}`},
+		"responses": {
+			`{"instructions":"` + long("one", 600) + `","input":[{"c":"` + long("two", 600) + `"}]}`,
+			`{"input":[{"c":"` + long("two", 600) + `"},{"c":"` + long("one", 1000) + `"}],"instructions":"` + long("one", 600) + `"}`,
+		},
+		"system": {`{"system":"` + long("one", 1000) + `","messages":[]}`, `{"messages":[{"c":"` + long("two", 1000) + `"}],"system":"` + long("one", 1000) + `"}`},
 	} {
 		first, second := call("/completion", "t", bodies[0]).request, call("/completion", "t", bodies[1]).request
 		n := len(first.Prefix)
