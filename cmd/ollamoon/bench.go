@@ -22,7 +22,7 @@ func newBenchCommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newBenchStoreCommand(), newBenchDemoCommand(), newBenchRouteCommand(), newBenchRouteWorkerCommand(), newBenchTTFTCommand(), newBenchContenderCommand(), newBenchSenderCommand())
+	cmd.AddCommand(newBenchStoreCommand(), newBenchDemoCommand(), newBenchRouteCommand(), newBenchRouteWorkerCommand(), newBenchTTFTCommand(), newBenchApartCommand(), newBenchContenderCommand(), newBenchSenderCommand())
 	return cmd
 }
 
