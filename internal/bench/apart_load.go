@@ -203,7 +203,7 @@ func (l *load) generate(ctx context.Context, n int) error {
 	if err != nil {
 		return err
 	}
-	defer response.Body.Close() //nolint:errcheck // read only
+	defer response.Body.Close()
 	lines := bufio.NewScanner(response.Body)
 	lines.Buffer(nil, maxAnswer)
 	var last time.Time

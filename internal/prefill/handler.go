@@ -91,11 +91,11 @@ func (h *Handler) compute(w http.ResponseWriter, r *http.Request) {
 	}
 	defer h.asks.Add(-1)
 	w.Header().Set("Content-Type", "application/x-ndjson")
-	h.tell(w, r, a.Tenant, a.Tokens)
+	h.tell(r.Context(), w, a.Tenant, a.Tokens)
 }
 
 // tell has a prompt computed and writes lines meanwhile.
-func (h *Handler) tell(w http.ResponseWriter, r *http.Request, tenant string, tokens []int32) {
+func (h *Handler) tell(ctx context.Context, w http.ResponseWriter, tenant string, tokens []int32) {
 	left := int64(h.Computer.Outstanding(len(tokens)))
 	h.outstanding.Add(left)
 	var mu sync.Mutex // of left
@@ -111,7 +111,7 @@ func (h *Handler) tell(w http.ResponseWriter, r *http.Request, tenant string, to
 	steps := make(chan int, 64)
 	done := make(chan error, 1)
 	go func() {
-		done <- h.Computer.Compute(r.Context(), tenant, tokens, func(n int) {
+		done <- h.Computer.Compute(ctx, tenant, tokens, func(n int) {
 			published(n)
 			select {
 			case steps <- n:

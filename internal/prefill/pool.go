@@ -211,7 +211,7 @@ func (p *Pool) send(ctx context.Context, m *member, method string, body []byte, 
 	if response.StatusCode == http.StatusOK {
 		return response, nil
 	}
-	defer response.Body.Close() //nolint:errcheck // read only
+	defer response.Body.Close()
 	said, _ := io.ReadAll(io.LimitReader(response.Body, 500))
 	kind := ErrFailed
 	if response.StatusCode == http.StatusConflict {
@@ -240,7 +240,7 @@ func (p *Pool) ask(ctx context.Context, m *member, tenant string, tokens []int32
 	if err != nil {
 		return 0, because(ctx, err)
 	}
-	defer response.Body.Close() //nolint:errcheck // read only
+	defer response.Body.Close()
 	lines := bufio.NewScanner(response.Body)
 	lines.Buffer(nil, maxLine)
 	for lines.Scan() {

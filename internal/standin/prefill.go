@@ -55,11 +55,10 @@ func (s *standIn) asksFor(sharing *worker.Sharing) {
 }
 
 // computes lets a prefill worker be asked.
-func (s *standIn) computes(sharing *worker.Sharing) error {
+func (s *standIn) computes(sharing *worker.Sharing) {
 	if s.settings.Role != connector.Prefill {
-		return nil
+		return
 	}
 	handler := http.Handler(&prefill.Handler{Computer: s.worker, Identity: pages(sharing), Secret: s.secret})
 	s.gate.prefill.Store(&handler)
-	return nil
 }

@@ -174,9 +174,7 @@ func (s *standIn) share(ctx context.Context, known identity) error {
 	if s.worker, err = worker.New(config); err != nil {
 		return err
 	}
-	if err := s.computes(sharing); err != nil {
-		return err
-	}
+	s.computes(sharing)
 	s.shares(sharing, known)
 	s.gate.serve(s.adapters(known, sealer))
 	return nil
@@ -246,9 +244,7 @@ func (s *standIn) adapters(known identity, sealer *page.Sealer) http.Handler {
 			}()
 			sharing, err := s.sharing(ctx, known, sealer)
 			if err == nil {
-				err = s.computes(sharing)
-			}
-			if err == nil {
+				s.computes(sharing)
 				s.asksFor(sharing)
 				s.shares(sharing, known)
 			}

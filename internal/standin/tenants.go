@@ -54,19 +54,27 @@ func (s *standIn) knowOthers() error {
 // apart serves tenants by an engine of which nothing is shared: its slots are
 // emptied between two tenants all the same.
 func (s *standIn) apart() http.Handler {
-	made := sync.OnceValues(func() (*worker.Worker, error) {
-		props, err := s.engine.Props(context.Background()) // it is ready
+	var mu sync.Mutex
+	var made *worker.Worker
+	get := func(ctx context.Context) (*worker.Worker, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if made != nil {
+			return made, nil
+		}
+		props, err := s.engine.Props(ctx)
 		if err != nil {
 			return nil, err
 		}
-		return worker.New(worker.Config{
+		made, err = worker.New(worker.Config{
 			Engine: s.engine.Client, Prefix: s.gate.listener.Prefix, APIKeys: s.gate.listener.APIKeys,
 			Slots: props.TotalSlots, Context: props.Settings.ContextTokens, UBatch: s.args.UBatch(),
 			Used: true, Tenant: s.tenant, Logger: s.log, Observer: s.metrics,
 		})
-	})
+		return made, err
+	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		each, err := made()
+		each, err := get(r.Context())
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 			return
@@ -99,7 +107,7 @@ func foreign(path string) bool { return path == "/slots" || strings.HasPrefix(pa
 func (s *standIn) commonPrompts(ctx context.Context) ([][]int32, error) {
 	var prompts [][]int32
 	for _, path := range s.settings.SharedPrefixes {
-		data, err := os.ReadFile(path)
+		data, err := os.ReadFile(path) //nolint:gosec // a file of the settings
 		if err != nil {
 			return nil, fmt.Errorf("reading a prefix that tenants share: %w", err)
 		}
