@@ -113,7 +113,7 @@ func notify(signals chan<- os.Signal) {
 
 // failed ends a run before there was one.
 func failed(err error) Exit {
-	fmt.Fprintln(os.Stderr, "ollamoon:", err)
+	fmt.Fprintln(os.Stderr, "ollamoon: error:", err) // Ollama shows its user what follows "error:"
 	return Exit{Code: 1}
 }
 
