@@ -27,6 +27,7 @@ type Settings struct {
 	Slots          string        // folder for slot files; empty: chosen
 	Prefill        []string      // URLs of prefill workers that are asked
 	SecretFile     string        // file of the secret that prefill workers and routers have in common with this one
+	RequestLog     string        // file that gets a line for each prompt that is answered; empty: none
 	LogLevel       slog.Level
 	LogFormat      string // "text" or "json"
 }
@@ -90,6 +91,7 @@ func (s *Settings) flags() *pflag.FlagSet {
 	f.StringVar(&s.Slots, "slots", "", "folder for slot files, the user's own and closed to others\n(default: in shared memory if that has room, else in the folder for temporary files)")
 	f.StringSliceVar(&s.Prefill, "prefill", nil, "prefill workers that compute long prompts, such as http://10.0.0.2:8080,http://10.0.0.3:8080;\nthey run with --ollamoon-role prefill, the same model and the same store")
 	f.StringVar(&s.SecretFile, "secret-file", "", "file of a secret of 16 characters or more that this worker, prefill workers and routers have in common\n(default: whoever reaches a prefill worker's port may ask it)")
+	f.StringVar(&s.RequestLog, "request-log", "", "file to which a line is appended for each prompt that is answered: its lengths and the keys of its pages, no text;\nollamoon simulate convert makes a trace of it (default: none)")
 	f.TextVar(&s.LogLevel, "log-level", slog.LevelWarn, "least level of messages on standard error: DEBUG, INFO, WARN or ERROR")
 	f.Var(&choice{&s.LogFormat, logFormats}, "log-format", "form of these messages: text or json")
 	return f

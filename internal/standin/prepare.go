@@ -165,7 +165,7 @@ func (s *standIn) share(ctx context.Context, known identity) error {
 		Used:       s.gate.open.Load() != nil, // it has served unshared
 		Remembered: remembered,
 		Tenant:     s.tenant,
-		Sharing:    sharing, Logger: s.log, Observer: s.metrics,
+		Sharing:    sharing, Logger: s.log, Observer: s.metrics, Requests: s.openRequests(),
 	}
 	if pool != nil {
 		s.pool.Store(pool)

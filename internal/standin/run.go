@@ -50,9 +50,10 @@ type standIn struct {
 	recent  *recent
 	metrics *metrics.Metrics
 
-	worker *worker.Worker                // when prompts are shared and prepare is over
-	pool   atomic.Pointer[prefill.Pool]  // of prefill workers that are asked; nil: none
-	store  atomic.Pointer[breaker.Store] // when it is open
+	worker   *worker.Worker                // when prompts are shared and prepare is over
+	requests *os.File                      // the request log, with the worker; nil: none
+	pool     atomic.Pointer[prefill.Pool]  // of prefill workers that are asked; nil: none
+	store    atomic.Pointer[breaker.Store] // when it is open
 
 	mistake error // in the settings, for which the engine is ended; of prepare
 }
@@ -237,6 +238,7 @@ func (s *standIn) close(ctx context.Context, server *http.Server, running *sync.
 			s.log.Warn("pages are not published at the end")
 		}
 	}
+	s.closeRequests()
 	if pool := s.pool.Load(); pool != nil {
 		pool.Close()
 	}

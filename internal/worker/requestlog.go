@@ -55,3 +55,14 @@ func (l *RequestLog) add(came time.Time, tokens []int32, generated int, keys pre
 	}
 	return nil
 }
+
+// record logs a request that came at a time, when the engine has said that its
+// prompt was what had been predicted.
+func (w *Worker) record(came time.Time, s *sharer, tokens []int32, seen figures) {
+	if s == nil || !seen.ok || seen.cached+seen.computed != len(tokens) {
+		return
+	}
+	if err := w.config.Requests.add(came, tokens, seen.predicted, s.keys); err != nil {
+		w.config.Logger.Warn("a request was not logged", "error", err)
+	}
+}

@@ -74,6 +74,7 @@ func (w *Worker) serveCompletion(rw http.ResponseWriter, r *http.Request, endpoi
 	// In a full context rows may have been shifted, under tokens that look the same.
 	confirmed := seen.ok && tokens != nil && seen.cached+seen.computed == len(tokens) && len(tokens)+seen.predicted < w.config.Context-1
 	held.advance(tokens, seen.cached, seen.computed, w.config.UBatch, confirmed, &w.memory)
+	w.record(begin, s, tokens, seen)
 }
 
 // predict returns the tokens of a request that may be shared, or nil and why it

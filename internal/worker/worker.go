@@ -52,6 +52,9 @@ type Config struct {
 	Logger *slog.Logger
 	// Observer is told what becomes of completions; nil is nobody.
 	Observer Observer
+	// Requests gets a line for each prompt that is answered; nil is no log. Its owner
+	// closes what it writes to, after the worker.
+	Requests *RequestLog
 }
 
 // Sharing is what it takes to share an engine's cache.
