@@ -48,7 +48,7 @@ func newBenchTTFTCommand() *cobra.Command {
 	flags.IntSliceVar(&b.what.Tokens, "tokens", []int{1793, 7937}, "lengths of prompts, of which whole pages of 256 tokens are shared")
 	flags.IntVar(&b.what.Rounds, "rounds", 3, "how often a prompt of each length is computed and published")
 	flags.IntVar(&b.what.Turns, "turns", 4, "how often each is reused in a round")
-	flags.IntVar(&b.what.Requests, "requests", 20, "how often small costs are measured")
+	flags.IntVar(&b.what.Requests, "requests", 40, "how often small costs are measured; the speed of answers a quarter of it")
 	flags.IntVar(&b.what.Answer, "answer", 64, "tokens of the answers whose speed is measured")
 	flags.Float64SliceVar(&b.what.Prefill, "prefill", []float64{50, 500, 5000}, "speeds of prefill for which loading's break-even is told, in tokens a second")
 	choiceVar(cmd, &b.options.Metadata, "metadata", "how a segment's data port is found", cluster.MetadataHTTP, cluster.MetadataP2P)

@@ -25,7 +25,8 @@ type TTFTOptions struct {
 	// Rounds is how often a prompt of each length is computed and published, Turns
 	// how often each is reused in a round.
 	Rounds, Turns int
-	// Requests is how often small costs are measured.
+	// Requests is how often small costs are measured, and a quarter of it the speed
+	// of answers.
 	Requests int
 	// Answer is the length of the answers whose speed is measured, in tokens.
 	Answer int

@@ -11,6 +11,9 @@ import (
 const (
 	// shortTokens is a prompt that is shorter than a page.
 	shortTokens = 16
+	// answersPerRequest is how many requests for one token are made for each whole
+	// answer: those take longer.
+	answersPerRequest = 4
 	// missTail is what is left to compute of a prompt whose pages are looked up.
 	missTail = 13
 )
@@ -37,10 +40,10 @@ func (t *ttft) overhead(ctx context.Context) (results.Overhead, error) {
 	return o, err
 }
 
-// inTurn asks servers the questions, starting with another one each time, and
-// returns what of measured each of them brought, without warm-ups.
-func (t *ttft) inTurn(ctx context.Context, name string, servers []*llama, ask func(turn int) question, measured func(*llama, *completion) (float64, error)) ([][]float64, error) {
-	turns := t.what.Requests + warmUps
+// inTurn asks servers so many questions each, starting with another one each time,
+// and returns what of measured each of them brought, without warm-ups.
+func (t *ttft) inTurn(ctx context.Context, name string, requests int, servers []*llama, ask func(turn int) question, measured func(*llama, *completion) (float64, error)) ([][]float64, error) {
+	turns := requests + warmUps
 	step, end := t.Progress.stage(name, turns)
 	defer end()
 	got := make([][]float64, len(servers))
@@ -69,7 +72,7 @@ func ratio(of, to float64) float64        { return of / to }
 
 // short measures prompts shorter than a page.
 func (t *ttft) short(ctx context.Context, tokens []int32) (results.Short, error) {
-	got, err := t.inTurn(ctx, "prompts shorter than a page", []*llama{t.stock, t.none, t.tcp}, func(turn int) question {
+	got, err := t.inTurn(ctx, "prompts shorter than a page", t.what.Requests, []*llama{t.stock, t.none, t.tcp}, func(turn int) question {
 		return question{prompt: tokens[turn*shortTokens:][:shortTokens], tokens: 1, reuse: true}
 	}, func(_ *llama, c *completion) (float64, error) { return c.ttftMS, nil })
 	if err != nil {
@@ -96,7 +99,7 @@ func (t *ttft) miss(ctx context.Context, most, tails []int32) (results.Miss, err
 	if err != nil {
 		return results.Miss{}, err
 	}
-	got, err := t.inTurn(ctx, "lookups that miss", servers, func(turn int) question {
+	got, err := t.inTurn(ctx, "lookups that miss", t.what.Requests, servers, func(turn int) question {
 		return question{prompt: append(most[:len(most):len(most)], tails[turn*missTail:][:missTail]...), tokens: 1, reuse: true}
 	}, func(l *llama, c *completion) (float64, error) {
 		if c.computed > missTail {
@@ -124,7 +127,7 @@ func (t *ttft) miss(ctx context.Context, most, tails []int32) (results.Miss, err
 
 // decode measures the speed of generating.
 func (t *ttft) decode(ctx context.Context, prompt []int32) (results.Decode, error) {
-	got, err := t.inTurn(ctx, "generating", []*llama{t.stock, t.none, t.tcp}, func(int) question {
+	got, err := t.inTurn(ctx, "generating", max(1, t.what.Requests/answersPerRequest), []*llama{t.stock, t.none, t.tcp}, func(int) question {
 		return question{prompt: prompt, tokens: t.what.Answer, reuse: true}
 	}, func(_ *llama, c *completion) (float64, error) {
 		return float64(t.what.Answer-1) / c.decodeMS * 1e3, nil

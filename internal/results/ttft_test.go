@@ -74,3 +74,16 @@ func TestParseTTFTRejects(t *testing.T) {
 		}
 	}
 }
+
+// The dated results that the repository has are those of runs, whole.
+func TestTheTTFTResultsKeptAreValid(t *testing.T) {
+	kept, err := filepath.Glob("../../test-results/ttft-*.json")
+	if err != nil || len(kept) == 0 {
+		t.Fatalf("no results are kept: %v", err)
+	}
+	for _, path := range kept {
+		if _, err := ReadTTFT(path); err != nil {
+			t.Error(err)
+		}
+	}
+}
