@@ -11,9 +11,9 @@ import (
 const (
 	// shortTokens is a prompt that is shorter than a page.
 	shortTokens = 16
-	// answersPerRequest is how many requests for one token are made for each whole
+	// requestsPerAnswer is how many requests for one token are made for each whole
 	// answer: those take longer.
-	answersPerRequest = 4
+	requestsPerAnswer = 4
 	// missTail is what is left to compute of a prompt whose pages are looked up.
 	missTail = 13
 )
@@ -127,7 +127,7 @@ func (t *ttft) miss(ctx context.Context, most, tails []int32) (results.Miss, err
 
 // decode measures the speed of generating.
 func (t *ttft) decode(ctx context.Context, prompt []int32) (results.Decode, error) {
-	got, err := t.inTurn(ctx, "generating", max(1, t.what.Requests/answersPerRequest), []*llama{t.stock, t.none, t.tcp}, func(int) question {
+	got, err := t.inTurn(ctx, "generating", max(1, t.what.Requests/requestsPerAnswer), []*llama{t.stock, t.none, t.tcp}, func(int) question {
 		return question{prompt: prompt, tokens: t.what.Answer, reuse: true}
 	}, func(_ *llama, c *completion) (float64, error) {
 		return float64(t.what.Answer-1) / c.decodeMS * 1e3, nil
