@@ -82,8 +82,8 @@ var (
 	storeOpened = define(counter, "store_breaker_opened_total", "How often the breaker opened.")
 
 	phases = define(histogram, "phase_seconds",
-		"Time of the parts of sharing a prompt. lookup: telling its tokens, and asking which pages there are. load: reading and checking pages. "+
-			"restore: from pages into a slot. save: a slot into a file. publish: from the file into the store.",
+		"Time of the parts of sharing a prompt. lookup: telling its tokens, and asking which pages there are. load: reading and checking pages, and writing a slot file of them. "+
+			"restore: from the file into a slot. save: a slot into a file. publish: from the file into the store.",
 		label{"phase", []string{"lookup", "load", "restore", "save", "publish"}})
 	phaseFails = define(counter, "publish_failures_total", "Slots that could not be saved, and saved slots whose pages could not all be published, by phase.",
 		label{"phase", []string{"save", "publish"}})

@@ -215,7 +215,7 @@ func (v values) parts() (*chart, error) {
 	return v.chart(chart{ID: "parts", Title: "Where worker B’s time went"}, "ms", []row{
 		{group, "tcp", "Asking what is there", place + "lookup", "", false},
 		{group, "tcp", "Loading, checking", place + "load", "", false},
-		{group, "tcp", "Slot file, restore", place + "restore", "", false},
+		{group, "tcp", "Restore", place + "restore", "", false},
 		{group, "peer", "Computing the rest", place + "compute", "", false},
 		{group, "limit", "Everything else", place + "other", "", false},
 	})

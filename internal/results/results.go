@@ -174,8 +174,8 @@ type Engine struct {
 // A Breakdown of a time, in milliseconds.
 type Breakdown struct {
 	Lookup  float64 `json:"lookup"`  // telling the prompt's tokens, and asking the store
-	Load    float64 `json:"load"`    // reading pages, and checking them
-	Restore float64 `json:"restore"` // writing a slot file, and having the engine read it
+	Load    float64 `json:"load"`    // reading pages, checking them, writing a slot file of them
+	Restore float64 `json:"restore"` // having the engine read that file
 	Compute float64 `json:"compute"` // what was left of the prompt, as the engine says
 	Other   float64 `json:"other"`   // the rest
 }

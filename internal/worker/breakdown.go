@@ -33,8 +33,8 @@ type breakdown struct {
 	asked   int           // tokens for which the store was asked
 	tokens  Tokens        // as the engine says afterwards
 	lookup  time.Duration // telling the prompt's tokens, and asking which pages are there
-	load    time.Duration // reading pages, and checking them
-	restore time.Duration // from pages in memory to a slot of the engine
+	load    time.Duration // reading pages, checking them, writing a slot file of them
+	restore time.Duration // the engine reading that file, and remembering what its slot had
 }
 
 // had notes what there was of a prompt of so many tokens before anything was done

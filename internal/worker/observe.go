@@ -37,8 +37,9 @@ type Completion struct {
 	// from it.
 	LookedUp, Hit int
 	// Lookup is the time of telling the prompt's tokens and of asking which pages
-	// there are, Load that of reading and checking pages, Restore that of putting
-	// them into a slot; 0 stands for what did not take place.
+	// there are, Load that of reading and checking pages and writing a slot file of
+	// them, Restore that of bringing it into a slot; 0 stands for what did not take
+	// place.
 	Lookup, Load, Restore time.Duration
 }
 
