@@ -132,7 +132,7 @@ func TestSharingAsFarAsThereIsRoom(t *testing.T) {
 			return memoryLeft.Load()
 		}
 	}, "-c", "1024", "-np", "1", "--cache-ram", "0")
-	prompt := known{tokens: r.tokens("r", 600)}
+	prompt := known{tokens: r.tokens("r", 330)}
 	prompt.answer = r.ask(greedy(prompt.tokens)).Content
 	for _, c := range []struct {
 		name              string
@@ -141,10 +141,10 @@ func TestSharingAsFarAsThereIsRoom(t *testing.T) {
 		refused           bool
 	}{
 		{"no room", 0, 0, 0, 0, true},
-		{"published through the disk", 1000, math.MaxInt64, 0, 2, false},
-		{"loaded through the disk", 0, math.MaxInt64, 512, 2, false},
-		{"loaded through memory", math.MaxInt64, 0, 512, 2, false},
-		{"no room again", 0, 1000, 0, 2, true},
+		{"published through the disk", 1000, math.MaxInt64, 0, 1, false},
+		{"loaded through the disk", 0, math.MaxInt64, PageTokens, 1, false},
+		{"loaded through memory", math.MaxInt64, 0, PageTokens, 1, false},
+		{"no room again", 0, 1000, 0, 1, true},
 	} {
 		memoryLeft.Store(c.memory)
 		diskLeft.Store(c.disk)

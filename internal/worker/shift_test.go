@@ -59,7 +59,9 @@ func TestShiftedRowsOfARepeatingText(t *testing.T) {
 				t.Errorf("of rows that were shifted %d are reused", got.Timings.CacheTokens)
 			}
 			for _, prompt := range [][]int32{repeating, other} {
-				t.Logf("%d pages of %d tokens are in the store", r.twins(name, prompt), len(prompt))
+				if n := r.twins(name, prompt); n != boundary(len(prompt))/PageTokens {
+					t.Errorf("%d pages of %d tokens are in the store", n, len(prompt))
+				}
 			}
 		})
 	}

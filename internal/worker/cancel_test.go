@@ -1,0 +1,447 @@
+package worker
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"ollamoon/connector"
+	"ollamoon/prefix"
+	"ollamoon/store"
+	"ollamoon/store/faulty"
+)
+
+// full reports whether the long tests are asked for.
+func full() bool { return os.Getenv("OLLAMOON_FULL") == "1" }
+
+// times is how often a test does what it repeats.
+func times(ci, inFull int) int {
+	if full() {
+		return inFull
+	}
+	return ci
+}
+
+// A lender counts the buffers that a store has lent and not got back.
+type lender struct {
+	store.Store
+	out atomic.Int64
+}
+
+func (l *lender) Alloc(size int) (store.Buffer, error) {
+	b, err := l.Store.Alloc(size)
+	if err != nil {
+		return nil, err
+	}
+	l.out.Add(1)
+	return &lent{Buffer: b, lender: l}, nil
+}
+
+type lent struct {
+	store.Buffer
+	lender *lender
+	once   sync.Once
+}
+
+func (b *lent) Free() {
+	b.once.Do(func() { b.lender.out.Add(-1) })
+	b.Buffer.Free()
+}
+
+// outside is a connector to what a worker shares, with nothing of the worker's.
+func outside(t *testing.T, s *Sharing) *connector.Connector {
+	t.Helper()
+	c, err := connector.New(s.Store, connector.Config{
+		Keys: prefix.Config{Model: s.Namespace.Model(), PageTokens: PageTokens}, Sealer: s.Sealer,
+		PageBytes: s.Shape.Sections[0].PageBytes(PageTokens),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// pagesOf returns how many pages of a prompt are in the store, each of them with
+// a good seal.
+func pagesOf(t *testing.T, c *connector.Connector, tokens []int32) int {
+	t.Helper()
+	buffers := make([][]byte, len(tokens)/PageTokens)
+	for i := range buffers {
+		buffers[i] = make([]byte, c.ObjectBytes())
+	}
+	match, err := c.LoadCachedPrefix(t.Context(), tokens, buffers)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if rejected := c.Stats().Rejected; len(rejected) > 0 {
+		t.Errorf("bad pages are in the store: %v", rejected)
+	}
+	return match.Pages
+}
+
+// A departure is a client that goes away.
+type departure struct {
+	read  atomic.Int64 // bytes of the answer
+	ended chan struct{}
+	err   error
+}
+
+// leave sends a request and goes away as soon as the cue says so. It reports
+// whether the answer was not over by then.
+func (r *running) leave(body map[string]any, cue func(d *departure) bool) bool {
+	r.t.Helper()
+	data, err := json.Marshal(body)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(r.t.Context(), patience)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, r.url+"/completion", bytes.NewReader(data))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	d := &departure{ended: make(chan struct{})}
+	go func() {
+		defer close(d.ended)
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			d.err = err
+			return
+		}
+		defer response.Body.Close()
+		_, d.err = io.Copy(writerFunc(func(p []byte) (int, error) {
+			d.read.Add(int64(len(p)))
+			return len(p), nil
+		}), response.Body)
+	}()
+	for !cue(d) {
+		select {
+		case <-d.ended:
+			return false
+		case <-time.After(100 * time.Microsecond):
+		}
+	}
+	cancel()
+	<-d.ended
+	return d.err != nil
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
+
+// after is a cue at a random time.
+func after(most time.Duration) func(*departure) bool {
+	at := time.Now().Add(rand.N(most)) //nolint:gosec // any times do
+	return func(*departure) bool { return time.Now().After(at) }
+}
+
+// atFile is a cue when a slot file is there.
+func (r *running) atFile(*departure) bool { return len(r.slotFiles()) > 0 }
+
+func (r *running) slotFiles() (names []string) {
+	r.t.Helper()
+	entries, err := os.ReadDir(r.folder)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), "ollamoon-") {
+			names = append(names, e.Name())
+		}
+	}
+	return names
+}
+
+// busy is how many of the engine's slots work.
+func (r *running) busy() int {
+	r.t.Helper()
+	request, err := http.NewRequestWithContext(r.t.Context(), http.MethodGet, "http://engine/slots", nil)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	response, err := r.engine.HTTP.Do(request)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer response.Body.Close()
+	var slots []struct {
+		Works bool `json:"is_processing"`
+	}
+	if err := json.NewDecoder(response.Body).Decode(&slots); err != nil {
+		r.t.Fatal(err)
+	}
+	n := 0
+	for _, s := range slots {
+		if s.Works {
+			n++
+		}
+	}
+	return n
+}
+
+// children is how many processes this one has.
+func children(t *testing.T) int {
+	t.Helper()
+	tasks, err := os.ReadDir("/proc/self/task")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for _, task := range tasks {
+		data, err := os.ReadFile("/proc/self/task/" + task.Name() + "/children")
+		if err == nil {
+			n += len(strings.Fields(string(data)))
+		}
+	}
+	return n
+}
+
+// A phase is a time of a request's life in which its client goes away.
+type phase struct {
+	name  string
+	times int
+	body  func(i int) map[string]any
+	// begin is called before each request, with all slots held and empty.
+	begin func(slots []*slot)
+	cue   func(i int) func(*departure) bool
+}
+
+// Clients go away in every phase of a request. The slot is free again at once,
+// the engine's as soon as its batch is over; no buffer of the store, slot file,
+// child or half page is left, and other requests are not harmed.
+func TestClientsThatLeave(t *testing.T) {
+	lending := &lender{Store: newStore(t)}
+	cues := faulty.New(lending)
+	var sharing *Sharing
+	args := []string{"-c", "2048", "-np", "2", "-no-kvu", "-b", "128", "-ub", "128"}
+	r := start(t, cues, func(s *Sharing) { sharing = s }, args...)
+	judge := outside(t, sharing)
+	prompt := r.tokens("p", 330)
+	want := r.ask(greedy(prompt))
+	if got := pagesOf(t, judge, prompt); got != 1 {
+		t.Fatalf("%d pages of %d tokens were published", got, len(prompt))
+	}
+	other := func(i int) []int32 {
+		tokens := append([]int32{}, prompt...)
+		tokens[0] = int32(1000 + i) //nolint:gosec // few
+		return tokens
+	}
+	short, long := greedy(prompt), greedy(prompt)
+	short["n_predict"], long["n_predict"], long["ignore_eos"] = 1, 120, true
+	streamed := map[string]any{"stream": true}
+	for k, v := range long {
+		streamed[k] = v
+	}
+	the := func(body map[string]any) func(int) map[string]any { return func(int) map[string]any { return body } }
+	anew := 0
+	fresh := func(int) map[string]any {
+		anew++
+		return greedy(other(anew))
+	}
+	calls := func(op faulty.Op) func(int) func(*departure) bool {
+		return func(int) func(*departure) bool {
+			before, _ := cues.Calls(op)
+			return func(*departure) bool {
+				n, _ := cues.Calls(op)
+				return n > before
+			}
+		}
+	}
+	during := func(most time.Duration) func(int) func(*departure) bool {
+		return func(int) func(*departure) bool { return after(most) }
+	}
+	hang := func(op faulty.Op) func([]*slot) {
+		return func([]*slot) { cues.Add(faulty.Fault{Ops: op, Hang: true}) }
+	}
+	unknown := func(slots []*slot) {
+		for _, s := range slots {
+			s.forget()
+		}
+	}
+	file := func(int) func(*departure) bool { return r.atFile }
+	many, some, few := times(40, 500), times(12, 200), times(5, 100) // an engine takes a second to see that a client has gone
+
+	phases := []phase{
+		{name: "decode", times: few, body: the(long), cue: during(200 * time.Millisecond)},
+		{name: "stream", times: some, body: the(streamed), cue: func(i int) func(*departure) bool {
+			return func(d *departure) bool { return d.read.Load() > int64(i)*100 }
+		}},
+		{name: "predicting", times: many, body: the(short), cue: during(8 * time.Millisecond)},
+		{name: "lookup", times: many, body: the(short), begin: hang(faulty.Exist), cue: calls(faulty.Exist)},
+		{name: "load", times: many, body: the(short), begin: hang(faulty.Get), cue: calls(faulty.Get)},
+		{name: "keeping a conversation", times: some, body: the(short), begin: unknown, cue: during(60 * time.Millisecond)},
+		{name: "restore", times: many, body: the(short), begin: unknown, cue: file},
+		{name: "prefill", times: few, body: fresh, cue: during(500 * time.Millisecond)},
+		{name: "save", times: few, body: fresh, cue: file},
+		{name: "publishing", times: few, body: fresh, cue: calls(faulty.Put), begin: func([]*slot) {
+			cues.Add(faulty.Fault{Ops: faulty.Put, Delay: 20 * time.Millisecond})
+		}},
+	}
+	born := children(t)
+	stop := r.bystander()
+	var freed, idle time.Duration
+	for _, p := range phases {
+		left, begun := 0, time.Now()
+		for i := range p.times {
+			r.held(func(slots []*slot, _ time.Duration) {
+				r.emptied(slots)
+				cues.Clear()
+				if p.begin != nil {
+					p.begin(slots)
+				}
+			})
+			if r.leave(p.body(i), p.cue(i)) {
+				left++
+			}
+			gone := time.Now()
+			r.held(func(_ []*slot, took time.Duration) {
+				freed = max(freed, took)
+				for r.busy() > 0 {
+					if time.Since(gone) > time.Minute {
+						t.Fatalf("%s: the engine works on: %s", p.name, r.engine.Tail())
+					}
+					time.Sleep(time.Millisecond)
+				}
+				idle = max(idle, time.Since(gone))
+				r.worker.publishes.Wait()
+				if n := lending.out.Load(); n != 0 {
+					t.Errorf("%s %d: %d buffers of the store are left", p.name, i, n)
+				}
+				if files := r.slotFiles(); len(files) > 0 {
+					t.Errorf("%s %d: slot files are left: %v", p.name, i, files)
+				}
+			})
+		}
+		t.Logf("%s: in %v %d of %d left; slots were free after at most %v, the engine's after %v",
+			p.name, time.Since(begun), left, p.times, freed, idle)
+		if left < p.times/4 {
+			t.Errorf("%s: only %d of %d left before the end", p.name, left, p.times)
+		}
+		cues.Clear()
+		r.fresh(0)
+		if got := r.ask(greedy(prompt)); got.Content != want.Content || got.Timings.CacheTokens != PageTokens {
+			t.Errorf("after %s: %q with %d tokens reused, want %q", p.name, got.Content, got.Timings.CacheTokens, want.Content)
+		}
+	}
+	r.queued(times(40, 500))
+	stop()
+	whole := 0
+	for i := range anew {
+		whole += pagesOf(t, judge, other(i+1))
+	}
+	t.Logf("of %d prompts that were left %d pages are in the store", anew, whole)
+	if n := children(t); n != born {
+		t.Errorf("%d children, before %d", n, born)
+	}
+	if got := r.worker.Status(); got.Free != 2 || got.Waiting != 0 {
+		t.Errorf("status %+v", got)
+	}
+}
+
+// queued has clients go away while they wait for a slot, behind the bystander.
+func (r *running) queued(n int) {
+	r.t.Helper()
+	waiting := func(n int) {
+		for end := time.Now().Add(patience); r.worker.Status().Waiting != n; time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				r.t.Fatalf("%d requests wait, want %d", r.worker.Status().Waiting, n)
+			}
+		}
+	}
+	r.held(func([]*slot, time.Duration) {
+		for range n {
+			waiting(1)
+			if !r.leave(greedy("one two"), func(*departure) bool { return r.worker.Status().Waiting > 1 }) {
+				r.t.Error("a request was answered while all slots were held")
+			}
+		}
+		waiting(1)
+	})
+}
+
+// held calls do with all slots held, and how long it took to get them.
+func (r *running) held(do func(slots []*slot, took time.Duration)) {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(r.t.Context(), patience)
+	defer cancel()
+	begin := time.Now()
+	slots, err := r.worker.queue.take(ctx, nil, allSlots)
+	if err != nil {
+		r.t.Fatalf("a slot is not given back: %v", err)
+	}
+	defer r.worker.queue.give(slots)
+	do(slots, time.Since(begin))
+}
+
+// emptied empties slots that the caller holds.
+func (r *running) emptied(slots []*slot) {
+	r.t.Helper()
+	for _, s := range slots {
+		if err := r.engine.Erase(r.t.Context(), s.id); err != nil {
+			r.t.Fatal(err)
+		}
+		s.hold(nil, 0)
+	}
+}
+
+// bystander asks something all the time until it is stopped, and fails the test
+// when an answer is another one.
+func (r *running) bystander() (stop func()) {
+	const (
+		question = "1 2 3 4 5 6 7 8 9 10 11 12 13 14 15"
+		pause    = 200 * time.Millisecond // between its requests
+	)
+	ask := func() (string, error) {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		body := fmt.Sprintf(`{"prompt":%q,"n_predict":4,"temperature":0}`, question)
+		request, err := http.NewRequestWithContext(ctx, http.MethodPost, r.url+"/completion", strings.NewReader(body))
+		if err != nil {
+			return "", err
+		}
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			return "", err
+		}
+		defer response.Body.Close()
+		var a answer
+		err = json.NewDecoder(response.Body).Decode(&a)
+		return a.Content, err
+	}
+	over, ended := make(chan struct{}), make(chan struct{})
+	asked := 0
+	go func() {
+		defer close(ended)
+		var want string
+		for {
+			got, err := ask()
+			if asked++; asked == 1 {
+				want = got
+			}
+			if err != nil || got == "" || got != want {
+				r.t.Errorf("a bystander's answer is %q, want %q: %v", got, want, err)
+			}
+			select {
+			case <-over:
+				return
+			case <-time.After(pause):
+			}
+		}
+	}()
+	return func() {
+		close(over)
+		<-ended
+		r.t.Logf("a bystander was answered %d times", asked)
+	}
+}
