@@ -45,7 +45,7 @@ func newRootCommand() *cobra.Command {
 		PersistentPreRunE: checkRequired,
 	}
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(newKeysCommand(), newBenchCommand(), newReportCommand(), newSimulateCommand(), newLlamaServerCommand(), newRouteCommand(),
+	root.AddCommand(newKeysCommand(), newBenchCommand(), newReportCommand(), newSimulateCommand(), newLlamaServerCommand(), newUpCommand(), newRouteCommand(),
 		newAttachCommand(), newDetachCommand(), newStatusCommand(), newLookupCommand(), newDoctorCommand())
 	return root
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"sync"
@@ -61,6 +62,9 @@ type Config struct {
 	ClientEnv                            []string // added to the owners' environment
 	LogDir                               string   // where master.log and owner-N.log go, if not empty
 	Exposed                              bool     // run also where ports cannot be kept on loopback
+	// Log, if not nil, returns where the output of a program (master, owner-N,
+	// metadata) goes, in the place of LogDir.
+	Log func(name string) (io.Writer, error)
 }
 
 // A Cluster is a running store. Its methods are safe for concurrent use; those
@@ -71,8 +75,8 @@ type Cluster struct {
 	ports    ports
 	metadata *supervise.Process // with MetadataServer only
 
-	masterLog *os.File
-	logs      []*os.File // all of them
+	masterLog io.Writer
+	logs      []*os.File // in LogDir
 
 	lifecycle sync.Mutex // held while programs start and stop
 	mu        struct {
@@ -155,7 +159,7 @@ func (c *Cluster) startAll(ctx context.Context) error {
 	if err := c.runMetadata(ctx); err != nil {
 		return err
 	}
-	if c.masterLog, err = c.openLog("master.log"); err != nil {
+	if c.masterLog, err = c.openLog("master"); err != nil {
 		return err
 	}
 	c.mu.master, err = c.runMaster(ctx)
@@ -163,7 +167,7 @@ func (c *Cluster) startAll(ctx context.Context) error {
 		return err
 	}
 	for i, port := range free[3:] {
-		log, err := c.openLog(fmt.Sprintf("owner-%d.log", i))
+		log, err := c.openLog(fmt.Sprintf("owner-%d", i))
 		if err != nil {
 			return err
 		}
@@ -177,11 +181,14 @@ func (c *Cluster) startAll(ctx context.Context) error {
 }
 
 // openLog returns nil when no logs are kept.
-func (c *Cluster) openLog(name string) (*os.File, error) {
+func (c *Cluster) openLog(name string) (io.Writer, error) {
+	if c.config.Log != nil {
+		return c.config.Log(name)
+	}
 	if c.config.LogDir == "" {
 		return nil, nil //nolint:nilnil // no file is what was asked for
 	}
-	f, err := os.OpenFile(filepath.Join(c.config.LogDir, name), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600) //nolint:gosec // names from here, in the folder asked for
+	f, err := os.OpenFile(filepath.Join(c.config.LogDir, name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600) //nolint:gosec // names from here, in the folder asked for
 	if err != nil {
 		return nil, fmt.Errorf("opening a log: %w", err)
 	}

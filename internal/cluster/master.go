@@ -3,8 +3,6 @@ package cluster
 import (
 	"context"
 	"fmt"
-	"io"
-	"os"
 	"path/filepath"
 	"strconv"
 	"time"
@@ -18,7 +16,7 @@ func (c *Cluster) runMaster(ctx context.Context) (*supervise.Process, error) {
 		Path:     filepath.Join(c.config.Programs, "mooncake_master"),
 		Args:     c.masterArgs(),
 		Env:      environment(),
-		Log:      writer(c.masterLog),
+		Log:      c.masterLog,
 		Loopback: c.loopback,
 	})
 	if err != nil {
@@ -62,22 +60,20 @@ func (c *Cluster) masterArgs() []string {
 	return append(args, c.config.MasterFlags...)
 }
 
-// writer makes no file no writer.
-func writer(f *os.File) io.Writer {
-	if f == nil {
-		return nil
-	}
-	return f
+// MasterProcess returns the master, for its owner to wait for its end; nil when it
+// is stopped. One that has ended by itself stays until it is stopped.
+func (c *Cluster) MasterProcess() *supervise.Process {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.mu.master
 }
 
 // MasterPID returns the master's process id, 0 when it is stopped.
 func (c *Cluster) MasterPID() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.mu.master == nil {
-		return 0
+	if p := c.MasterProcess(); p != nil {
+		return p.PID()
 	}
-	return c.mu.master.PID()
+	return 0
 }
 
 // StopMaster ends the master with SIGTERM. All that it knew is lost.

@@ -14,7 +14,7 @@ func (c *Cluster) runMetadata(ctx context.Context) error {
 	if c.config.Metadata != MetadataServer {
 		return nil
 	}
-	log, err := c.openLog("metadata.log")
+	log, err := c.openLog("metadata")
 	if err != nil {
 		return err
 	}
@@ -22,7 +22,7 @@ func (c *Cluster) runMetadata(ctx context.Context) error {
 		Path:     c.Python(),
 		Args:     []string{"-m", "mooncake.http_metadata_server", "--host", "127.0.0.1", "--port", strconv.Itoa(c.ports.metadata)},
 		Env:      environment(),
-		Log:      writer(log),
+		Log:      log,
 		Loopback: c.loopback,
 	})
 	if err != nil {

@@ -3,7 +3,7 @@ package cluster
 import (
 	"context"
 	"fmt"
-	"os"
+	"io"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -14,7 +14,7 @@ import (
 // An owner is a mooncake_client: the process whose memory the objects are in.
 type owner struct {
 	port    int
-	log     *os.File
+	log     io.Writer
 	process *supervise.Process // nil when stopped; changed under lifecycle and mu
 	segment string             // the name that it chose for its memory at its start
 }
@@ -29,7 +29,7 @@ func (c *Cluster) runOwner(ctx context.Context, o *owner) error {
 		Path:     filepath.Join(c.config.Programs, "mooncake_client"),
 		Args:     c.ownerArgs(o),
 		Env:      environment(append([]string{"MC_TCP_BIND_ADDRESS=127.0.0.1"}, c.config.ClientEnv...)...),
-		Log:      writer(o.log),
+		Log:      o.log,
 		Loopback: c.loopback,
 	})
 	if err != nil {
@@ -72,14 +72,24 @@ func (c *Cluster) ownerArgs(o *owner) []string {
 	return append(args, c.config.ClientFlags...)
 }
 
-// OwnerPID returns the first owner's process id, 0 when it is stopped.
-func (c *Cluster) OwnerPID() int {
+// OwnerProcess returns the first owner, for whoever started it to wait for its
+// end; nil when it is stopped. One that has ended by itself stays until it is
+// killed.
+func (c *Cluster) OwnerProcess() *supervise.Process {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.mu.owners) == 0 || c.mu.owners[0].process == nil {
-		return 0
+	if len(c.mu.owners) == 0 {
+		return nil
 	}
-	return c.mu.owners[0].process.PID()
+	return c.mu.owners[0].process
+}
+
+// OwnerPID returns the first owner's process id, 0 when it is stopped.
+func (c *Cluster) OwnerPID() int {
+	if p := c.OwnerProcess(); p != nil {
+		return p.PID()
+	}
+	return 0
 }
 
 // KillOwner ends the first owner with SIGKILL. Its objects are gone, and the
