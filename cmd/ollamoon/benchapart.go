@@ -53,6 +53,7 @@ func newBenchApartCommand() *cobra.Command {
 	flags.StringVar(&out, "out", "", "file to write the figures to, as JSON")
 	flags.IntVar(&o.Streams, "streams", 2, "answers that run all the time")
 	flags.IntSliceVar(&o.Prompts, "prompts", []int{1100, 900, 1300, 1000, 1200, 1400}, "tokens of the long prompts that arrive one after the other")
+	flags.IntVar(&o.Batch, "batch", 128, "most tokens that a worker computes together; its streams stand still meanwhile")
 	flags.IntVar(&o.Rounds, "rounds", 3, "rounds of both ways, of which the median counts")
 	return cmd
 }

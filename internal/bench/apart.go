@@ -26,6 +26,9 @@ type ApartOptions struct {
 	// that arrive meanwhile, one after the other.
 	Streams int
 	Prompts []int
+	// Batch is the most tokens that a worker computes together, during which its
+	// streams stand still.
+	Batch int
 	// Rounds is how often each way is measured, in turn.
 	Rounds   int
 	Progress *Progress
@@ -33,8 +36,8 @@ type ApartOptions struct {
 }
 
 func (o *ApartOptions) validate() error {
-	if o.Streams < 1 || o.Streams > 64 || o.Rounds < 1 || len(o.Prompts) == 0 || slices.Min(o.Prompts) < 64 {
-		return fmt.Errorf("%w: %d streams (1 to 64), %d rounds, prompts of %v tokens (64 or more)", ErrOptions, o.Streams, o.Rounds, o.Prompts)
+	if o.Streams < 1 || o.Streams > 64 || o.Rounds < 1 || o.Batch < 32 || len(o.Prompts) == 0 || slices.Min(o.Prompts) < 64 {
+		return fmt.Errorf("%w: %d streams (1 to 64), %d rounds, batches of %d tokens (32 or more), prompts of %v (64 or more)", ErrOptions, o.Streams, o.Rounds, o.Batch, o.Prompts)
 	}
 	return nil
 }
@@ -48,6 +51,8 @@ type Way struct {
 	GapP99MS float64 `json:"gap_p99_ms"`
 	GapMaxMS float64 `json:"gap_max_ms"`
 	Gaps     int     `json:"gaps"`
+	// Stalled is the part of the streams' time in gaps of more than stall.
+	Stalled float64 `json:"stalled"`
 	// TokensPerSecond are prompts' tokens, and those of the streams, over the whole
 	// time.
 	TokensPerSecond       float64 `json:"tokens_per_second"`
@@ -67,6 +72,7 @@ type Apart struct {
 	Processors  int       `json:"processors"`
 	Streams     int       `json:"streams"`
 	Prompts     []int     `json:"prompts"`
+	Batch       int       `json:"batch"`
 	Rounds      int       `json:"rounds"`
 	Mixed       Way       `json:"mixed"` // two workers that do both
 	Apart       Way       `json:"apart"` // one that prefills and one that answers
@@ -74,6 +80,8 @@ type Apart struct {
 
 // What prefill and decode apart sets out to reach.
 const (
+	// stall is a gap that a reader notices.
+	stall = 200 * time.Millisecond
 	// GoalGap is the most of the mixed workers' time between two tokens, at the 99th
 	// percentile.
 	GoalGap = 0.5
@@ -112,7 +120,7 @@ func RunApart(ctx context.Context, o ApartOptions) (*Apart, error) {
 	}
 	a := &Apart{
 		Command: o.Command, GeneratedAt: time.Now().Truncate(time.Second), Model: filepath.Base(programs.Model), Processors: host.Cores,
-		Streams: o.Streams, Prompts: o.Prompts, Rounds: o.Rounds, Mixed: middleWay(mixed), Apart: middleWay(apart),
+		Streams: o.Streams, Prompts: o.Prompts, Batch: o.Batch, Rounds: o.Rounds, Mixed: middleWay(mixed), Apart: middleWay(apart),
 	}
 	return a, nil
 }
@@ -144,13 +152,13 @@ func (a *Apart) Write(path string) error {
 
 // SummarizeApart writes the figures and the goals as tables.
 func SummarizeApart(w io.Writer, a *Apart) error {
-	rows := [][]string{{"", "gap p50, ms", "p99", "most", "tokens/s", "of streams", "long prompts' ttft, ms", "tokens loaded"}}
+	rows := [][]string{{"", "gap p50, ms", "p99", "most", "stalled, %", "tokens/s", "of streams", "long prompts' ttft, ms", "tokens loaded"}}
 	for _, r := range []struct {
 		name string
 		Way
 	}{{"two mixed workers", a.Mixed}, {"prefill and decode apart", a.Apart}} {
 		row := []string{r.name}
-		for _, v := range []float64{r.GapP50MS, r.GapP99MS, r.GapMaxMS, r.TokensPerSecond, r.StreamTokensPerSecond, r.TTFTMS} {
+		for _, v := range []float64{r.GapP50MS, r.GapP99MS, r.GapMaxMS, r.Stalled * 1e2, r.TokensPerSecond, r.StreamTokensPerSecond, r.TTFTMS} {
 			row = append(row, fmt.Sprintf("%.1f", v))
 		}
 		rows = append(rows, append(row, strconv.Itoa(r.Elsewhere)))
@@ -158,8 +166,8 @@ func SummarizeApart(w io.Writer, a *Apart) error {
 	if err := table(w, tabwriter.AlignRight, rows); err != nil {
 		return err
 	}
-	if _, err := fmt.Fprintf(w, "\n%d streams, long prompts of %v tokens one after the other, %d rounds, the median round; two engines of a thread each\n\n",
-		a.Streams, a.Prompts, a.Rounds); err != nil {
+	if _, err := fmt.Fprintf(w, "\n%d streams, long prompts of %v tokens one after the other, batches of %d, %d rounds, the median round; two engines of a thread each; stalled: in gaps of more than %v\n\n",
+		a.Streams, a.Prompts, a.Batch, a.Rounds, stall); err != nil {
 		return err
 	}
 	rows = [][]string{{"goal", "wanted", "measured", ""}}

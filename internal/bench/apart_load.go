@@ -52,7 +52,7 @@ func (l *load) start(ctx context.Context, programs engine.Programs, store string
 	slots := l.Streams + 1
 	context := slices.Max(l.Prompts) + streamTokens
 	args := []string{
-		"-m", programs.Model, "-ngl", "0", "-t", "1", "-np", strconv.Itoa(slots), "-no-kvu", "-c", strconv.Itoa(slots * context), "-b", "512",
+		"-m", programs.Model, "-ngl", "0", "-t", "1", "-np", strconv.Itoa(slots), "-no-kvu", "-c", strconv.Itoa(slots * context), "-b", strconv.Itoa(l.Batch), "-ub", strconv.Itoa(l.Batch),
 		"--cache-ram", "0", "--ollamoon-binary", programs.Binary, "--ollamoon-store", store,
 	}
 	first, second := []string{}, []string{}
@@ -146,6 +146,14 @@ func (l *load) run(ctx context.Context) (Way, error) {
 	slices.Sort(l.mu.gaps)
 	way.GapP50MS, way.GapP99MS, way.GapMaxMS = at(l.mu.gaps, 0.5), at(l.mu.gaps, 0.99), at(l.mu.gaps, 1)
 	way.Gaps = len(l.mu.gaps)
+	all, stalled := 0.0, 0.0
+	for _, gap := range l.mu.gaps {
+		all += gap
+		if gap > float64(stall/time.Millisecond) {
+			stalled += gap
+		}
+	}
+	way.Stalled = stalled / all
 	way.StreamTokensPerSecond = float64(l.mu.tokens) / took
 	way.TokensPerSecond = float64(prompts+l.mu.tokens) / took
 	way.TTFTMS = median(ttft)

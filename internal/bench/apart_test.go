@@ -10,13 +10,13 @@ import (
 // worker that prefills.
 func TestRunApart(t *testing.T) {
 	got, err := RunApart(t.Context(), ApartOptions{
-		Worker: self(t, roleWorker), Streams: 1, Prompts: []int{700, 640}, Rounds: 1, Progress: NewProgress(nil), Command: "test",
+		Worker: self(t, roleWorker), Streams: 1, Prompts: []int{700, 640}, Batch: 128, Rounds: 1, Progress: NewProgress(nil), Command: "test",
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for name, w := range map[string]Way{"mixed": got.Mixed, "apart": got.Apart} {
-		if w.GapP50MS <= 0 || w.GapP99MS < w.GapP50MS || w.GapMaxMS < w.GapP99MS || w.Gaps < 10 || w.TokensPerSecond <= w.StreamTokensPerSecond ||
+		if w.GapP50MS <= 0 || w.GapP99MS < w.GapP50MS || w.GapMaxMS < w.GapP99MS || w.Gaps < 10 || w.Stalled < 0 || w.Stalled > 1 || w.TokensPerSecond <= w.StreamTokensPerSecond ||
 			w.StreamTokensPerSecond <= 0 || w.TTFTMS <= 0 {
 			t.Errorf("%s: %+v", name, w)
 		}
@@ -35,7 +35,8 @@ func TestRunApart(t *testing.T) {
 
 func TestRunApartRefuses(t *testing.T) {
 	for _, o := range []ApartOptions{
-		{Streams: 0, Prompts: []int{700}, Rounds: 1}, {Streams: 1, Rounds: 1}, {Streams: 1, Prompts: []int{10}, Rounds: 1}, {Streams: 1, Prompts: []int{700}},
+		{Streams: 0, Prompts: []int{700}, Batch: 512, Rounds: 1}, {Streams: 1, Batch: 512, Rounds: 1}, {Streams: 1, Prompts: []int{10}, Batch: 512, Rounds: 1},
+		{Streams: 1, Prompts: []int{700}, Batch: 512}, {Streams: 1, Prompts: []int{700}, Rounds: 1},
 	} {
 		if _, err := RunApart(t.Context(), o); !errors.Is(err, ErrOptions) {
 			t.Errorf("%+v: %v", o, err)

@@ -126,6 +126,7 @@ func (w *Worker) restore(ctx context.Context, held *slot, tokens []int32, into *
 	}
 	into.to.moved(time.Since(begin))
 	held.hold(tokens, len(tokens))
+	held.stored = len(tokens)
 	return nil
 }
 
@@ -248,7 +249,7 @@ func (w *Worker) steps(ctx context.Context, s *sharer, held *slot, tokens []int3
 		held.advance(tokens[:next], timings.CacheTokens, timings.PromptTokens, w.config.UBatch, true, &w.memory)
 		done.tokens += timings.PromptTokens
 		done.ms += timings.PromptMS
-		if err := w.publish(ctx, s, held, timings.CacheTokens/PageTokens, progress); err != nil {
+		if err := w.publish(ctx, s, held, progress); err != nil {
 			return done, err
 		}
 		at = next
@@ -256,10 +257,10 @@ func (w *Worker) steps(ctx context.Context, s *sharer, held *slot, tokens []int3
 	return done, nil
 }
 
-// publish saves a slot and publishes the pages of its sound rows, from the given
-// one on, the latter while the caller goes on and counted in progress.
-func (w *Worker) publish(ctx context.Context, s *sharer, held *slot, from int, progress *progress) error {
-	pages := s.sound(held)
+// publish saves a slot and publishes the pages of its sound rows that have not
+// been, the latter while the caller goes on and counted in progress.
+func (w *Worker) publish(ctx context.Context, s *sharer, held *slot, progress *progress) error {
+	from, pages := held.stored/PageTokens, s.sound(held)
 	if pages <= from {
 		return nil
 	}
@@ -279,6 +280,7 @@ func (w *Worker) publish(ctx context.Context, s *sharer, held *slot, from int, p
 	file.written()
 	file.moved(took)
 	tokens := held.tokens
+	held.stored = pages * PageTokens // or they are another's to publish
 	progress.Go(func() {
 		defer file.remove()
 		begin := time.Now()

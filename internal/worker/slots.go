@@ -18,16 +18,20 @@ type slot struct {
 	// sound is how many rows from the first on may be published: prefilled in
 	// batches of at least minBatch, or restored from pages.
 	sound int
+	// stored is how many rows from the first on are in the store's pages, as far as
+	// is known.
+	stored int
 	// tenant is whose prompts it holds.
 	tenant string
 }
 
 // forget says that nothing is known of the slot's contents.
-func (s *slot) forget() { s.tokens, s.sound, s.unknown = nil, 0, true }
+func (s *slot) forget() { s.tokens, s.sound, s.stored, s.unknown = nil, 0, 0, true }
 
 // hold says that the slot's rows are those of tokens, of which so many are
 // sound.
 func (s *slot) hold(tokens []int32, sound int) {
+	s.stored = min(s.stored, common(s.tokens, tokens))
 	s.tokens, s.sound, s.unknown = slices.Clone(tokens), min(sound, len(tokens)), false
 }
 
