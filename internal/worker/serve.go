@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -211,6 +212,7 @@ type corrector struct {
 	fix    correction
 	stream bool
 	rest   bytes.Buffer // of a piece that is not whole yet
+	status int          // of a body whose length is not known before its figures are right; 0: it is sent
 
 	figures
 }
@@ -218,8 +220,9 @@ type corrector struct {
 // WriteHeader decides how the answer is cut.
 func (c *corrector) WriteHeader(status int) {
 	c.stream = strings.HasPrefix(c.Header().Get("Content-Type"), "text/event-stream")
-	if c.fix.tokens > 0 {
-		c.Header().Del("Content-Length")
+	if c.fix.tokens > 0 && !c.stream && c.Header().Get("Content-Length") != "" {
+		c.status = status
+		return
 	}
 	c.ResponseWriter.WriteHeader(status)
 }
@@ -251,10 +254,25 @@ func (c *corrector) pass(piece []byte) error {
 
 // finish passes on what is left.
 func (c *corrector) finish() {
+	if c.status != 0 {
+		c.Header().Set("Content-Length", strconv.Itoa(len(c.fix.apply(c.rest.Bytes()))))
+		c.ResponseWriter.WriteHeader(c.status)
+	}
 	if c.rest.Len() > 0 {
 		_ = c.pass(c.rest.Bytes()) // the client may have gone
 	}
 }
 
-// Unwrap lets http.ResponseController reach the connection, to flush it.
+// FlushError sends what is there, unless the header waits for the whole body.
+func (c *corrector) FlushError() error {
+	if c.status != 0 {
+		return nil
+	}
+	if err := http.NewResponseController(c.ResponseWriter).Flush(); err != nil {
+		return fmt.Errorf("sending an answer: %w", err)
+	}
+	return nil
+}
+
+// Unwrap lets http.ResponseController reach the connection.
 func (c *corrector) Unwrap() http.ResponseWriter { return c.ResponseWriter }
