@@ -51,16 +51,23 @@ func (w lineWriter) Write(line []byte) (int, error) {
 // a line. It tells its user what follows, and where memory is short it may load the
 // model anew.
 var (
-	alarms = regexp.MustCompile(`(?i)(?:(?:CUDA|ROCm) )?error:|(?:CUDA|ROCm) error|panic:|(?:cudaMalloc|hipMalloc|allocation) failed|` +
+	alarms = regexp.MustCompile(`(?i)(?:(?:CUDA|ROCm) )?error:|(?:CUDA|ROCm) error|mlx:|panic:|"ERR"|(?:cudaMalloc|hipMalloc|allocation) failed|` +
 		`error loading model|GGML_ASSERT|llama_init_from_model:|does not support K-shift|signal arrived during cgo execution|` +
-		`out of (?:device )?memory|(?:not enough|insufficient) memory|failed to allocate|vk_error_out_of_device_memory`)
+		`out of (?:device )?memory|(?:not enough|insufficient) memory|failed to allocate|vk_error_out_of_device_memory|erroroutofmemory`)
 	harmlessSigns = strings.NewReplacer(" ", "-", "_", "-", ":", ";")
 )
 
 // harmlessLine returns a line of ours without alarms: what fails here is no
 // failure of the engine.
 func harmlessLine(line []byte) []byte {
-	return alarms.ReplaceAllFunc(line, func(alarm []byte) []byte { return []byte(harmlessSigns.Replace(string(alarm))) })
+	return alarms.ReplaceAllFunc(line, func(found []byte) []byte {
+		alarm := string(found)
+		if quiet := harmlessSigns.Replace(alarm); quiet != alarm {
+			return []byte(quiet)
+		}
+		half := len(alarm) / 2
+		return []byte(alarm[:half] + "-" + alarm[half:])
+	})
 }
 
 // engineWriter takes the engine's output and puts one address in the place of

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -14,27 +15,18 @@ import (
 	"ollamoon/internal/settings"
 )
 
-// ollamasAlarms are what Ollama searches the engine's lines for.
-var ollamasAlarms = []string{
-	"error:", "CUDA error", "ROCm error", "cudaMalloc failed", "error loading model", "GGML_ASSERT", "Deepseek2 does not support K-shift",
-	"signal arrived during cgo execution", "llama_init_from_model:", "out of memory", "out of device memory", "hipMalloc failed",
-	"failed to allocate", "allocation failed", "not enough memory", "insufficient memory", "vk_error_out_of_device_memory",
-}
-
 // What fails here is not taken for a failure of the engine, while its own lines
 // stay as they are.
 func TestNoAlarms(t *testing.T) {
 	for _, format := range []string{"text", "json"} {
-		for _, alarm := range append(ollamasAlarms, "CUDA error: out of memory", "Out Of Memory", "fatal error: allocation failed") {
+		for _, alarm := range slices.Concat(failures, shortages, []string{"CUDA error: out of memory", "Out Of Memory", "fatal error: allocation failed", "ERR"}) {
 			var got bytes.Buffer
 			c := &console{to: &got}
 			engine := &engineWriter{console: c, private: []byte("private")}
 			log := c.logger(settings.Settings{LogFormat: format}, slog.LevelInfo)
-			log.Warn("a prefix was not loaded", "error", fmt.Errorf("the store: %w", errors.New(alarm)))
-			for _, a := range ollamasAlarms {
-				if strings.Contains(strings.ToLower(got.String()), strings.ToLower(a)) {
-					t.Errorf("%q in %s", a, &got)
-				}
+			log.Warn("a prefix was not loaded", "error", fmt.Errorf("the store: %w", errors.New(alarm)), "why", alarm)
+			if alarming(got.String()) || alarming(strings.ToLower(got.String())) {
+				t.Errorf("%q in %s", alarm, &got)
 			}
 			var line map[string]any
 			if format == "json" && json.Unmarshal(got.Bytes(), &line) != nil {
