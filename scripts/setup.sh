@@ -130,6 +130,21 @@ install_llama() {
 	printf '%s' "$stamp" >"$venv/stamp"
 }
 
+# install_openai: OpenAI's Python client, with which the tests ask, in .cache/openai.
+install_openai() {
+	local venv=.cache/openai requirements=scripts/requirements-openai.txt stamp
+	stamp="$(sha256sum "$requirements") $PWD $(python3 -c 'import sys; print(sys.version, sys.base_prefix)')"
+	if [ "$(cat "$venv/stamp" 2>/dev/null)" = "$stamp" ]; then
+		return 0
+	fi
+	echo "installing OpenAI's client in $venv"
+	rm -rf "$venv"
+	python3 -m venv "$venv"
+	"$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-input \
+		--require-hashes --only-binary :all: -r "$requirements"
+	printf '%s' "$stamp" >"$venv/stamp"
+}
+
 mkdir -p .cache
 exec 9>.cache/setup.lock
 flock 9 # a second setup at the same time waits
@@ -141,3 +156,4 @@ check_python
 install_mooncake 0.3.13.post1
 install_llama
 [ -z "$tests" ] || install_mooncake 0.3.11.post1
+[ -z "$tests" ] || install_openai

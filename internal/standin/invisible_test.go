@@ -45,6 +45,7 @@ func TestEndsAsTheEngineDoes(t *testing.T) {
 		"devices":           {"--list-devices", "--offline"},
 		"unknown flag":      {"--no-such-flag"},
 		"unknown flag late": model(t, "--no-such-flag"),
+		"self-extend":       model(t, "--grp-attn-n", "2", "--grp-attn-w", "512"),
 		"no model file":     {"-m", "/no/such/file.gguf", "--port", freePort(t)},
 		"no model":          {"-m", "/etc/passwd", "--port", freePort(t)},
 		"port in use":       model(t, "--port", port),

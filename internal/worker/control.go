@@ -80,6 +80,11 @@ func (w *Worker) Reshare(ctx context.Context, change func() (*Sharing, error)) e
 	if err != nil || sharing == nil {
 		return err
 	}
+	for _, s := range slots { // the engine would reuse their rows all the same
+		if w.config.Engine.Erase(ctx, s.id) == nil {
+			s.hold(nil, 0)
+		}
+	}
 	if err := w.makeFiles(sharing); err != nil {
 		return fmt.Errorf("worker: %w", err)
 	}
