@@ -21,6 +21,7 @@ import (
 	"ollamoon/internal/engine"
 	"ollamoon/internal/standin"
 	"ollamoon/internal/supervise"
+	"ollamoon/internal/trust"
 )
 
 // roleVariable makes the test binary act as a stand-in for llama-server.
@@ -30,9 +31,16 @@ func playRole() {
 	standin.Run(context.Background(), os.Args[0], os.Args[1:], os.Environ()).Now()
 }
 
+// realConfig is one for a router over real workers, which have its secret.
+func realConfig(specs ...Spec) Config {
+	c := NewConfig(Llama, specs...)
+	c.Secret = trust.Secret("a secret of thirty-two characters")
+	return c
+}
+
 // startReal starts a real llama-server with a small model behind a stand-in, which
 // shares pages in a folder.
-func startReal(t *testing.T, id, store string, more ...string) (Spec, *supervise.Process) {
+func startReal(t *testing.T, id, folder string, more ...string) (Spec, *supervise.Process) {
 	t.Helper()
 	programs, err := engine.Find()
 	if err != nil {
@@ -48,9 +56,16 @@ func startReal(t *testing.T, id, store string, more ...string) (Spec, *supervise
 	}
 	address := fmt.Sprintf("127.0.0.1:%d", ports[0])
 	args := []string{"-m", programs.Model, "-ngl", "0", "-t", "1", "-c", "2048", "-np", "1", "--host", "127.0.0.1", "--port", fmt.Sprint(ports[0])}
+	secret := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(secret, realConfig().Secret, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	p, err := supervise.Start(supervise.Command{
 		Path: self, Args: append(args, more...),
-		Env: []string{roleVariable + "=stand-in", "OLLAMOON_BINARY=" + programs.Binary, "OLLAMOON_STORE=file:" + store, "HOME=" + t.TempDir()},
+		Env: []string{
+			roleVariable + "=stand-in", "OLLAMOON_BINARY=" + programs.Binary, "OLLAMOON_STORE=file:" + folder,
+			"OLLAMOON_SECRET_FILE=" + secret, "HOME=" + t.TempDir(),
+		},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -67,7 +82,7 @@ func startReal(t *testing.T, id, store string, more ...string) (Spec, *supervise
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), wait)
 	defer cancel()
-	prober := &prober{config: NewConfig(Llama), client: &http.Client{Transport: newTransport(NewConfig(Llama))}}
+	prober := &prober{config: realConfig(), client: &http.Client{Transport: newTransport(realConfig())}}
 	defer prober.client.CloseIdleConnections()
 	err = p.Ready(ctx, 50*time.Millisecond, func(ctx context.Context) error {
 		facts, err := prober.check(ctx, spec, true)
@@ -166,17 +181,17 @@ func (f *front) on() []string {
 // one of the engines is killed in the middle of a stream, the router ends while
 // another runs, and an engine of another namespace is not let in.
 func TestRealEngines(t *testing.T) {
-	store := filepath.Join(t.TempDir(), "pages")
+	folder := filepath.Join(t.TempDir(), "pages")
 	specs, processes := make([]Spec, 2), make([]*supervise.Process, 2)
 	var started sync.WaitGroup
 	for i, id := range []string{"a", "b"} {
-		started.Go(func() { specs[i], processes[i] = startReal(t, id, store) })
+		started.Go(func() { specs[i], processes[i] = startReal(t, id, folder) })
 	}
 	started.Wait()
 	if t.Failed() {
 		return
 	}
-	c := NewConfig(Llama, specs...)
+	c := realConfig(specs...)
 	c.Interval = 100 * time.Millisecond
 	f := newFront(t, c)
 
@@ -211,9 +226,19 @@ func TestRealEngines(t *testing.T) {
 	f.idle()
 	f.ends(specs[1-victim])
 
+	t.Run("another secret", func(t *testing.T) {
+		c := realConfig(specs[1-victim])
+		c.Secret = trust.Secret("another secret of many characters")
+		if rt, err := New(t.Context(), c); !errors.Is(err, ErrMismatch) {
+			t.Error(err)
+			if err == nil {
+				rt.Close()
+			}
+		}
+	})
 	t.Run("another namespace", func(t *testing.T) {
-		other, _ := startReal(t, "c", store, "-ctk", "q8_0", "-fa", "on")
-		if rt, err := New(t.Context(), NewConfig(Llama, specs[1-victim], other)); !errors.Is(err, ErrMismatch) {
+		other, _ := startReal(t, "c", folder, "-ctk", "q8_0", "-fa", "on")
+		if rt, err := New(t.Context(), realConfig(specs[1-victim], other)); !errors.Is(err, ErrMismatch) {
 			t.Error(err)
 			if err == nil {
 				rt.Close()
@@ -233,7 +258,7 @@ func (f *front) ends(s Spec) {
 	url := f.server.URL
 	defer func() { f.server.URL = url }()
 	f.server.URL = "http://" + l.Addr().String()
-	if other.router, err = New(f.t.Context(), NewConfig(Llama, s)); err != nil {
+	if other.router, err = New(f.t.Context(), realConfig(s)); err != nil {
 		f.t.Fatal(err)
 	}
 	ctx, end := cancelable(f.t)
