@@ -48,7 +48,7 @@ func TestPrefillAndDecodeApart(t *testing.T) {
 	}
 
 	// Killed in the middle.
-	long := prompt(170, "pig")
+	long := prompt(120, "pig")
 	want = alone.complete(long)
 	var asking sync.WaitGroup
 	asking.Go(func() {

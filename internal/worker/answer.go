@@ -126,6 +126,7 @@ func fmtBytes(head []byte, parts ...string) []byte {
 // it generated.
 type figures struct {
 	cached, computed, predicted int
+	ms                          float64 // of computing the prompt; 0 where it is not told
 	ok                          bool
 }
 
@@ -136,6 +137,7 @@ func (f *figures) note(piece []byte) {
 	}
 	if object := timingsPattern.Find(piece); object != nil {
 		f.predicted = max(f.predicted, int(field(object, "predicted_n")))
+		f.ms = max(f.ms, field(object, "prompt_ms"))
 	}
 	if parts := generatedPattern.FindSubmatch(piece); parts != nil {
 		f.predicted = max(f.predicted, atoi(parts[1]))

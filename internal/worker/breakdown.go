@@ -25,6 +25,7 @@ const (
 // A breakdown is where one request's tokens came from and its time went before
 // it was forwarded. One goroutine works on it.
 type breakdown struct {
+	later   bool // its pages are published when the answer has ended
 	outcome Outcome
 	slot    int           // tokens whose rows the slot is known to have had
 	memory  int           // tokens that the engine is taken to remember

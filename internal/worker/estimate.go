@@ -10,8 +10,8 @@ import (
 type estimates struct {
 	mu struct {
 		sync.Mutex
-		load, compute rate
-		refused       int // loads in a row that were not worth it
+		load, compute, save rate
+		refused             int // loads in a row that were not worth it
 	}
 }
 

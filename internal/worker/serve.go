@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"ollamoon/connector"
 )
 
 // maxBodyBytes bounds a request's body: well past any context.
@@ -46,7 +48,7 @@ func (w *Worker) serveCompletion(rw http.ResponseWriter, r *http.Request, endpoi
 		took.outcome = Gone
 		return
 	}
-	defer w.queue.give(slots)
+	defer func() { w.queue.give(slots) }()
 	if err := w.own(ctx, slots, tenant); err != nil {
 		http.Error(rw, err.Error(), http.StatusServiceUnavailable)
 		return
@@ -75,7 +77,19 @@ func (w *Worker) serveCompletion(rw http.ResponseWriter, r *http.Request, endpoi
 	// In a full context rows may have been shifted, under tokens that look the same.
 	confirmed := seen.ok && tokens != nil && seen.cached+seen.computed == len(tokens) && len(tokens)+seen.predicted < w.config.Context-1
 	held.advance(tokens, seen.cached, seen.computed, w.config.UBatch, confirmed, &w.memory)
+	s.computed(seen)
 	w.record(begin, s, tokens, seen)
+	if took.later && confirmed {
+		slots = nil // given back by it
+		w.publishLater(ctx, s, held)
+	}
+}
+
+// computed notes what computing a prompt took.
+func (s *sharer) computed(seen figures) {
+	if s != nil && seen.ok {
+		s.estimates.computed(time.Duration(seen.ms*float64(time.Millisecond)), seen.computed)
+	}
 }
 
 // predict returns the tokens of a request that may be shared, or nil and why it
@@ -152,7 +166,7 @@ func (w *Worker) fill(ctx context.Context, s *sharer, held *slot, tokens []int32
 			asked = true
 			continue
 		}
-		if !s.Role.Publishes() {
+		if took.later = s.Role == connector.Mixed && !s.early(); took.later || !s.Role.Publishes() {
 			return correction{}, nil
 		}
 		release, other := s.inflight.claim(s.key(tokens, have/PageTokens))

@@ -249,7 +249,7 @@ func (w *Worker) steps(ctx context.Context, s *sharer, held *slot, tokens []int3
 		held.advance(tokens[:next], timings.CacheTokens, timings.PromptTokens, w.config.UBatch, true, &w.memory)
 		done.tokens += timings.PromptTokens
 		done.ms += timings.PromptMS
-		if err := w.publish(ctx, s, held, progress); err != nil {
+		if err := w.publish(ctx, s, held, len(held.tokens), progress); err != nil {
 			return done, err
 		}
 		at = next
@@ -258,19 +258,24 @@ func (w *Worker) steps(ctx context.Context, s *sharer, held *slot, tokens []int3
 }
 
 // publish saves a slot and publishes the pages of its sound rows that have not
-// been, the latter while the caller goes on and counted in progress.
-func (w *Worker) publish(ctx context.Context, s *sharer, held *slot, progress *progress) error {
+// been, the latter while the caller goes on and counted in progress. The slot holds
+// so many tokens, or savedMore.
+func (w *Worker) publish(ctx context.Context, s *sharer, held *slot, tokens int, progress *progress) error {
 	from, pages := held.stored/PageTokens, s.sound(held)
 	if pages <= from {
 		return nil
 	}
 	ctx = context.WithoutCancel(ctx) // the engine writes the file also when the client has gone
-	file, err := w.files.Load().reserve(len(held.tokens), s.estimates.token())
+	room := tokens
+	if room == savedMore {
+		room = w.config.Context
+	}
+	file, err := w.files.Load().reserve(room, s.estimates.token())
 	if err != nil {
 		return err
 	}
 	begin := time.Now()
-	_, err = w.config.Engine.Save(ctx, held.id, file.name, len(held.tokens))
+	_, err = w.config.Engine.Save(ctx, held.id, file.name, tokens)
 	took := time.Since(begin)
 	w.config.Observer.Saved(took, err)
 	if err != nil {
@@ -279,12 +284,13 @@ func (w *Worker) publish(ctx context.Context, s *sharer, held *slot, progress *p
 	}
 	file.written()
 	file.moved(took)
-	tokens := held.tokens
+	s.estimates.saved(took, len(held.tokens))
+	known := held.tokens
 	held.stored = pages * PageTokens // or they are another's to publish
 	progress.Go(func() {
 		defer file.remove()
 		begin := time.Now()
-		err := s.publishFile(ctx, file.path, tokens, from, pages)
+		err := s.publishFile(ctx, file.path, known, w.config.Context, from, pages)
 		w.config.Observer.Published(time.Since(begin), err)
 		progress.ended(pages*PageTokens, err)
 		if err != nil {
@@ -294,9 +300,14 @@ func (w *Worker) publish(ctx context.Context, s *sharer, held *slot, progress *p
 	return nil
 }
 
-// publishFile cuts a saved file and publishes its pages in a range, under the
-// keys of the tokens that the file names.
-func (s *sharer) publishFile(ctx context.Context, path string, tokens []int32, from, to int) error {
+// savedMore stands for a slot that holds more than the tokens that are known: those
+// that were generated after them.
+const savedMore = -1
+
+// publishFile cuts a saved file, of at most so many tokens, and publishes its
+// pages in a range, under the keys of the tokens that the file names; these begin
+// with those known.
+func (s *sharer) publishFile(ctx context.Context, path string, known []int32, most, from, to int) error {
 	file, err := os.Open(path) //nolint:gosec // a name of ours
 	if err != nil {
 		return fmt.Errorf("reading a slot file: %w", err)
@@ -306,11 +317,16 @@ func (s *sharer) publishFile(ctx context.Context, path string, tokens []int32, f
 	if err != nil {
 		return fmt.Errorf("reading a slot file: %w", err)
 	}
-	saved, err := slotfile.Parse(file, info.Size(), len(tokens))
+	saved, err := slotfile.Parse(file, info.Size(), most)
 	if err != nil {
 		return err
 	}
-	if len(saved.Sections) != len(s.parts) || !saved.Sections[0].Complete(len(saved.Tokens)) || len(saved.Tokens) < to*PageTokens {
+	// The last token that was generated has no cell.
+	cells := len(saved.Tokens)
+	if len(saved.Sections) > 0 && cells > len(known) {
+		cells = len(saved.Sections[0].Positions)
+	}
+	if len(saved.Sections) != len(s.parts) || !saved.Sections[0].Complete(cells) || min(cells, common(saved.Tokens, known)) < to*PageTokens {
 		return errors.New("worker: a saved slot has other cells than its tokens")
 	}
 	for ; from < to; from += s.window() {
