@@ -25,6 +25,9 @@ func (s *session) start(ctx context.Context) ([]Child, error) {
 	if err := free(ctx, address); err != nil {
 		return nil, fmt.Errorf("%w; --port takes another, --port 0 a free one", err)
 	}
+	if ip := net.ParseIP(s.options.Host); !ip.IsLoopback() && s.options.APIKeys == "" {
+		s.say("whoever reaches %s can use the cluster; --api-keys asks for keys", address)
+	}
 	if s.options.Crowded() {
 		s.say("%d engines on %d threads: each has one, and they slow each other down", s.options.Workers(), s.options.Threads)
 	}
