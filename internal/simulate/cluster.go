@@ -15,7 +15,7 @@ type Saves string
 
 // When workers save.
 const (
-	SaveSteps Saves = "steps" // while they compute it, in steps that double; what the worker does
+	SaveSteps Saves = "steps" // while they compute it, in steps that double
 	SaveOnce  Saves = "once"  // when it is computed, before the first token
 	SaveAfter Saves = "after" // when it is answered, before the slot is free
 )

@@ -146,6 +146,19 @@ func (c Costs) restoring(tokens int) float64 { return seconds(c.bytes(tokens), c
 
 func (c Costs) saving(tokens int) float64 { return seconds(c.bytes(tokens), c.Save) }
 
+// maxSaving is the part of computing a prompt that saving it in steps may cost for
+// a worker to do so, and not after the answer: that of package worker.
+const maxSaving = 0.03
+
+// saves says when a worker of these costs saves: all steps together save about
+// twice the prompt's final size.
+func (c Costs) saves() Saves {
+	if 2*c.saving(1) <= maxSaving/c.Prefill {
+		return SaveSteps
+	}
+	return SaveAfter
+}
+
 func seconds(bytes, speed float64) float64 {
 	if speed == 0 {
 		return 0

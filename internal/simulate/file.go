@@ -20,7 +20,7 @@ func (g Grid) File(t *trace.Trace, p *trace.Pages, cells []Cell, outcomes []*Out
 			Pages: p.Total, DistinctPages: p.Distinct, IdealHits: p.Ideal(),
 		},
 		Costs: g.Costs.file(), Seed: g.Seed,
-		WorkerCacheBytes: g.WorkerCache, EqualMemory: g.EqualMemory, Saves: string(cmp.Or(g.Saves, SaveSteps)),
+		WorkerCacheBytes: g.WorkerCache, EqualMemory: g.EqualMemory, Saves: string(cmp.Or(g.Saves, g.Costs.saves())),
 	}
 	for i, o := range outcomes {
 		f.Runs = append(f.Runs, o.file(cells[i], p))

@@ -45,7 +45,7 @@ func Run(ctx context.Context, p *trace.Pages, o Options, tick func(ended int)) (
 		tick = func(int) {}
 	}
 	if o.Saves == "" {
-		o.Saves = SaveSteps
+		o.Saves = o.Costs.saves()
 	}
 	all := requests(p, o.Seed, o.Load*float64(o.Workers)*o.Costs.Prefill)
 	c := newCluster(p, o)
