@@ -211,3 +211,43 @@ func TestLosses(t *testing.T) {
 		}
 	}
 }
+
+// A cluster whose prefill worker is given up goes on; one whose router is ends,
+// and with it what uses it.
+func TestClusterGoesOnOrEnds(t *testing.T) {
+	s := &said{}
+	dying := func(kind Kind) *part {
+		return &part{name: string(kind), kind: kind, process: shell(t, "exit 1"), start: func(context.Context) (*supervise.Process, error) {
+			return shell(t, "exit 1"), nil
+		}}
+	}
+	session := session{err: saidWriter{s}, keeper: keeper{patience{deaths: 3, steady: time.Hour}, new(hand).clock(), s.say}}
+	session.parts = []*part{dying(KindPrefill), {name: "decode-1", kind: KindDecode, process: shell(t, lasting)}}
+	err := session.keep(t.Context(), func(ctx context.Context) error {
+		eventually(t, s, "the cluster goes on without it", 1)
+		return ctx.Err()
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	session.parts = []*part{dying(KindRouter), session.parts[1]}
+	err = session.keep(t.Context(), func(ctx context.Context) error {
+		<-ctx.Done()
+		return nil
+	})
+	if !errors.Is(err, ErrGivenUp) || !strings.Contains(err.Error(), "router, after 3 deaths") {
+		t.Error(err)
+	}
+	session.stop(t.Context())
+	if session.parts[1].process.Err() == nil {
+		t.Error("it still runs")
+	}
+}
+
+// A saidWriter is said as a writer.
+type saidWriter struct{ *said }
+
+func (w saidWriter) Write(b []byte) (int, error) {
+	w.say("%s", b)
+	return len(b), nil
+}
