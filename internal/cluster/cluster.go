@@ -65,6 +65,9 @@ type Config struct {
 	// Log, if not nil, returns where the output of a program (master, owner-N,
 	// metadata) goes, in the place of LogDir.
 	Log func(name string) (io.Writer, error)
+	// On, if not nil, returns where a program (master, owner-N, metadata) runs.
+	// Ports are then where the programs open them, some on all interfaces of it.
+	On func(name string) Place
 }
 
 // A Cluster is a running store. Its methods are safe for concurrent use; those
@@ -159,7 +162,7 @@ func (c *Cluster) startAll(ctx context.Context) error {
 	if err := c.runMetadata(ctx); err != nil {
 		return err
 	}
-	if c.masterLog, err = c.openLog("master"); err != nil {
+	if c.masterLog, err = c.openLog(masterName); err != nil {
 		return err
 	}
 	c.mu.master, err = c.runMaster(ctx)
@@ -167,11 +170,10 @@ func (c *Cluster) startAll(ctx context.Context) error {
 		return err
 	}
 	for i, port := range free[3:] {
-		log, err := c.openLog(fmt.Sprintf("owner-%d", i))
-		if err != nil {
+		o := &owner{name: fmt.Sprintf("owner-%d", i), port: port}
+		if o.log, err = c.openLog(o.name); err != nil {
 			return err
 		}
-		o := &owner{port: port, log: log}
 		c.mu.owners = append(c.mu.owners, o)
 		if err := c.runOwner(ctx, o); err != nil {
 			return err
@@ -233,14 +235,14 @@ func (c *Cluster) detach(o *owner) *supervise.Process {
 }
 
 // Master returns host:port of the master's RPC port.
-func (c *Cluster) Master() string { return local(c.ports.rpc) }
+func (c *Cluster) Master() string { return c.at(masterName, c.ports.rpc) }
 
 // Metadata returns the metadata server's address, or P2PHANDSHAKE.
 func (c *Cluster) Metadata() string {
 	if c.config.Metadata == MetadataP2P {
 		return "P2PHANDSHAKE"
 	}
-	return fmt.Sprintf("http://%s/metadata", local(c.ports.metadata))
+	return fmt.Sprintf("http://%s/metadata", c.at(c.metadataName(), c.ports.metadata))
 }
 
 // Owner returns host:port of the first owner's RPC port. It stays when the owner
@@ -253,7 +255,7 @@ func (c *Cluster) Owners() []string {
 	defer c.mu.Unlock()
 	addresses := make([]string, len(c.mu.owners))
 	for i, o := range c.mu.owners {
-		addresses[i] = local(o.port)
+		addresses[i] = c.at(o.name, o.port)
 	}
 	return addresses
 }
@@ -262,7 +264,7 @@ func (c *Cluster) Owners() []string {
 func (c *Cluster) Python() string { return python(c.config.Programs) }
 
 // Loopback reports whether every port of the cluster is on loopback.
-func (c *Cluster) Loopback() bool { return c.loopback }
+func (c *Cluster) Loopback() bool { return c.loopback && c.config.On == nil }
 
 // Output returns the end of what the running programs wrote, for a message.
 func (c *Cluster) Output() string {
@@ -281,9 +283,7 @@ func (c *Cluster) Output() string {
 }
 
 // environment is what both programs need besides the parent's environment. A
-// proxy must not be asked for what is on loopback.
+// proxy must not be asked for any of it.
 func environment(extra ...string) []string {
-	return append([]string{"NO_PROXY=127.0.0.1", "no_proxy=127.0.0.1"}, extra...)
+	return append([]string{"NO_PROXY=*", "no_proxy=*"}, extra...)
 }
-
-func local(port int) string { return fmt.Sprintf("127.0.0.1:%d", port) }

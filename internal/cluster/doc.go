@@ -2,7 +2,8 @@
 // and tests: one mooncake_master and one or more mooncake_client, the owners of
 // the memory in which objects lie, from the programs of Mooncake's wheel.
 //
-// All of it listens on 127.0.0.1 and on ports that were free:
+// Unless Config.On says otherwise, all of it listens on 127.0.0.1 and on ports that
+// were free:
 //
 //	the master's RPC port, metrics port, and HTTP metadata server
 //	an owner's RPC port (--port), whose number also names its unix socket

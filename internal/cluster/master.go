@@ -12,12 +12,11 @@ import (
 
 // runMaster starts a master and returns when it serves.
 func (c *Cluster) runMaster(ctx context.Context) (*supervise.Process, error) {
-	p, err := supervise.Start(supervise.Command{
-		Path:     filepath.Join(c.config.Programs, "mooncake_master"),
-		Args:     c.masterArgs(),
-		Env:      environment(),
-		Log:      c.masterLog,
-		Loopback: c.loopback,
+	p, err := c.run(masterName, supervise.Command{
+		Path: filepath.Join(c.config.Programs, "mooncake_master"),
+		Args: c.masterArgs(),
+		Env:  environment(),
+		Log:  c.masterLog,
 	})
 	if err != nil {
 		return nil, err
@@ -32,17 +31,18 @@ func (c *Cluster) runMaster(ctx context.Context) (*supervise.Process, error) {
 }
 
 func (c *Cluster) masterArgs() []string {
+	address := c.place(masterName).Address
 	args := []string{
 		"--logtostderr",
-		"--rpc_address=127.0.0.1",
+		"--rpc_address=" + address,
 		"--rpc_port=" + strconv.Itoa(c.ports.rpc),
-		"--metrics_host=127.0.0.1", "--undefok=metrics_host", // 0.3.11 and 0.3.12 have no such flag
+		"--metrics_host=" + address, "--undefok=metrics_host", // 0.3.11 and 0.3.12 have no such flag
 		"--metrics_port=" + strconv.Itoa(c.ports.metrics),
 	}
 	if c.config.Metadata == MetadataHTTP {
 		args = append(args,
 			"--enable_http_metadata_server=true",
-			"--http_metadata_server_host=127.0.0.1",
+			"--http_metadata_server_host="+address,
 			"--http_metadata_server_port="+strconv.Itoa(c.ports.metadata))
 	}
 	if ttl := c.config.LeaseTTL; ttl > 0 {

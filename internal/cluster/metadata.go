@@ -14,16 +14,15 @@ func (c *Cluster) runMetadata(ctx context.Context) error {
 	if c.config.Metadata != MetadataServer {
 		return nil
 	}
-	log, err := c.openLog("metadata")
+	log, err := c.openLog(metadataName)
 	if err != nil {
 		return err
 	}
-	c.metadata, err = supervise.Start(supervise.Command{
-		Path:     c.Python(),
-		Args:     []string{"-m", "mooncake.http_metadata_server", "--host", "127.0.0.1", "--port", strconv.Itoa(c.ports.metadata)},
-		Env:      environment(),
-		Log:      log,
-		Loopback: c.loopback,
+	c.metadata, err = c.run(metadataName, supervise.Command{
+		Path: c.Python(),
+		Args: []string{"-m", "mooncake.http_metadata_server", "--host", c.place(metadataName).Address, "--port", strconv.Itoa(c.ports.metadata)},
+		Env:  environment(),
+		Log:  log,
 	})
 	if err != nil {
 		return err

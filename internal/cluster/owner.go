@@ -13,6 +13,7 @@ import (
 
 // An owner is a mooncake_client: the process whose memory the objects are in.
 type owner struct {
+	name    string // owner-N
 	port    int
 	log     io.Writer
 	process *supervise.Process // nil when stopped; changed under lifecycle and mu
@@ -25,12 +26,11 @@ func (c *Cluster) runOwner(ctx context.Context, o *owner) error {
 	if err != nil {
 		return err
 	}
-	p, err := supervise.Start(supervise.Command{
-		Path:     filepath.Join(c.config.Programs, "mooncake_client"),
-		Args:     c.ownerArgs(o),
-		Env:      environment(append([]string{"MC_TCP_BIND_ADDRESS=127.0.0.1"}, c.config.ClientEnv...)...),
-		Log:      o.log,
-		Loopback: c.loopback,
+	p, err := c.run(o.name, supervise.Command{
+		Path: filepath.Join(c.config.Programs, "mooncake_client"),
+		Args: c.ownerArgs(o),
+		Env:  environment(append([]string{"MC_TCP_BIND_ADDRESS=" + c.place(o.name).Address}, c.config.ClientEnv...)...),
+		Log:  o.log,
 	})
 	if err != nil {
 		return err
@@ -62,7 +62,7 @@ func (c *Cluster) runOwner(ctx context.Context, o *owner) error {
 func (c *Cluster) ownerArgs(o *owner) []string {
 	args := []string{
 		"--logtostderr",
-		"--host=127.0.0.1",
+		"--host=" + c.place(o.name).Address,
 		"--port=" + strconv.Itoa(o.port),
 		"--master_server_address=" + c.Master(),
 		"--metadata_server=" + c.Metadata(),

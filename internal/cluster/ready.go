@@ -28,7 +28,7 @@ var (
 // Segments returns the names of the segments that the master has, those of owners
 // that it has not yet found dead among them.
 func (c *Cluster) Segments(ctx context.Context) ([]string, error) {
-	body, err := get(ctx, fmt.Sprintf("http://%s/get_all_segments", local(c.ports.metrics)))
+	body, err := get(ctx, fmt.Sprintf("http://%s/get_all_segments", c.at(masterName, c.ports.metrics)))
 	if err != nil {
 		return nil, err
 	}
@@ -43,7 +43,7 @@ func (c *Cluster) Segments(ctx context.Context) ([]string, error) {
 
 // Metrics returns the master's metrics in Prometheus' text format.
 func (c *Cluster) Metrics(ctx context.Context) ([]byte, error) {
-	return get(ctx, fmt.Sprintf("http://%s/metrics", local(c.ports.metrics)))
+	return get(ctx, fmt.Sprintf("http://%s/metrics", c.at(masterName, c.ports.metrics)))
 }
 
 // masterServes returns nil when a master listens on its ports and says that it is
@@ -56,7 +56,7 @@ func (c *Cluster) masterServes(ctx context.Context, p *supervise.Process) error 
 	if err := listens(p, want...); err != nil {
 		return err
 	}
-	_, err := get(ctx, fmt.Sprintf("http://%s/health", local(c.ports.metrics)))
+	_, err := get(ctx, fmt.Sprintf("http://%s/health", c.at(masterName, c.ports.metrics)))
 	return err
 }
 
@@ -92,7 +92,7 @@ func listens(p *supervise.Process, ports ...int) error {
 	return nil
 }
 
-// get returns the body of a page on loopback.
+// get returns the body of a program's page.
 func get(ctx context.Context, address string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
