@@ -28,10 +28,16 @@ func (w *Worker) serveCompletion(rw http.ResponseWriter, r *http.Request, endpoi
 		return
 	}
 	var req request
-	if json.Unmarshal(body, &req) != nil {
+	malformed := json.Unmarshal(body, &req) != nil
+	if malformed && !json.Valid(body) {
 		w.answer(rw, r, body, nil) // the engine says what is wrong with it
 		return
 	}
+	want := req.slotWanted()
+	if malformed {
+		want = allSlots // the engine may know what to do with it, on slots of its choice
+	}
+	asked := body
 	ctx := r.Context()
 	begin := time.Now()
 	if len(req.LoRA) > 0 {
@@ -39,11 +45,13 @@ func (w *Worker) serveCompletion(rw http.ResponseWriter, r *http.Request, endpoi
 	}
 	s := w.sharer(tenant)
 	var tokens []int32
-	tokens, took.outcome = w.predict(ctx, s, predictions[endpoint], &req, body)
+	if !malformed {
+		tokens, took.outcome = w.predict(ctx, s, predictions[endpoint], &req, body)
+	}
 	if tokens != nil {
 		took.lookup = time.Since(begin)
 	}
-	slots, err := w.queue.takeFor(ctx, tenant, tokens, req.slotWanted())
+	slots, err := w.queue.takeFor(ctx, tenant, tokens, want)
 	if err != nil {
 		took.outcome = Gone
 		return
@@ -66,7 +74,7 @@ func (w *Worker) serveCompletion(rw http.ResponseWriter, r *http.Request, endpoi
 	if tokens != nil {
 		took.announce(rw.Header())
 	}
-	if req.IDSlot == nil || *req.IDSlot < 0 {
+	if !malformed && (req.IDSlot == nil || *req.IDSlot < 0) {
 		body = withField(body, fmt.Sprintf(`"id_slot":%d`, held.id))
 	}
 	known := *held
@@ -75,8 +83,12 @@ func (w *Worker) serveCompletion(rw http.ResponseWriter, r *http.Request, endpoi
 	*held = known
 	took.tokens = took.sources(seen.cached, seen.computed, fix.tokens)
 	// In a full context rows may have been shifted, under tokens that look the same.
-	confirmed := seen.ok && tokens != nil && seen.cached+seen.computed == len(tokens) && len(tokens)+seen.predicted < w.config.Context-1
+	whole := seen.ok && seen.cached+seen.computed+seen.predicted < w.config.Context-1
+	confirmed := whole && tokens != nil && seen.cached+seen.computed == len(tokens)
 	held.advance(tokens, seen.cached, seen.computed, w.config.UBatch, confirmed, &w.memory)
+	if whole && took.outcome == Short {
+		held.short = func(ctx context.Context) ([]int32, error) { return predictions[endpoint](ctx, w.config.Engine, &req, asked) }
+	}
 	s.computed(seen)
 	w.record(begin, s, tokens, seen)
 	if took.later && confirmed {

@@ -237,6 +237,9 @@ func (s *sharer) step(at, end, steps int) int {
 func (w *Worker) steps(ctx context.Context, s *sharer, held *slot, tokens []int32, progress *progress) (correction, error) {
 	end := s.publishable(len(tokens))
 	var done correction
+	if err := w.afresh(ctx, held, tokens); err != nil {
+		return done, err
+	}
 	at := w.live(s, held, tokens).perhaps
 	for n := 0; at < end; n++ {
 		next := s.step(at, end, n)
@@ -255,6 +258,29 @@ func (w *Worker) steps(ctx context.Context, s *sharer, held *slot, tokens []int3
 		at = next
 	}
 	return done, nil
+}
+
+// afresh empties a slot of which a prompt would reuse a few rows that are not
+// sound, such as a template's first words that a short prompt has left: nothing
+// that is computed after them could be published.
+func (w *Worker) afresh(ctx context.Context, held *slot, tokens []int32) error {
+	if held.short != nil {
+		before, err := held.short(ctx)
+		if err != nil {
+			return fmt.Errorf("telling the tokens of the prompt before: %w", err)
+		}
+		held.hold(before, 0)
+	}
+	few := common(held.tokens, tokens)
+	if held.unknown || few <= held.sound || few > minBatch || few == len(held.tokens) {
+		return nil
+	}
+	if err := w.config.Engine.Erase(ctx, held.id); err != nil {
+		held.forget()
+		return fmt.Errorf("emptying a slot: %w", err)
+	}
+	held.hold(nil, 0)
+	return nil
 }
 
 // publish saves a slot and publishes the pages of its sound rows that have not

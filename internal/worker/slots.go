@@ -21,18 +21,21 @@ type slot struct {
 	// stored is how many rows from the first on are in the store's pages, as far as
 	// is known.
 	stored int
+	// short, if not nil, tells the tokens of the short prompt that was answered last,
+	// of which nothing was known then. Generated rows may follow it.
+	short func(context.Context) ([]int32, error)
 	// tenant is whose prompts it holds.
 	tenant string
 }
 
 // forget says that nothing is known of the slot's contents.
-func (s *slot) forget() { s.tokens, s.sound, s.stored, s.unknown = nil, 0, 0, true }
+func (s *slot) forget() { s.tokens, s.sound, s.stored, s.unknown, s.short = nil, 0, 0, true, nil }
 
 // hold says that the slot's rows are those of tokens, of which so many are
 // sound.
 func (s *slot) hold(tokens []int32, sound int) {
 	s.stored = min(s.stored, common(s.tokens, tokens))
-	s.tokens, s.sound, s.unknown = slices.Clone(tokens), min(sound, len(tokens)), false
+	s.tokens, s.sound, s.unknown, s.short = slices.Clone(tokens), min(sound, len(tokens)), false, nil
 }
 
 // minBatch is the least number of tokens computed together whose rows equal
