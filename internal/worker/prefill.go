@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"ollamoon/connector"
 )
 
 // ErrNotShared is wrapped when a prompt is to be computed for others by a worker
@@ -15,8 +17,8 @@ var ErrNotShared = errors.New("worker: nothing is shared")
 // A Prefiller has prompts computed elsewhere.
 type Prefiller interface {
 	// Prefill has the pages of a tenant's prompt published up to a token, of which so many
-	// are there, unless that takes longer than computing them here is expected to;
-	// local is that time, or 0 when it is not known. It returns for how many tokens
+	// are there, unless that is expected to cost more time than computing them here;
+	// local is that, or 0 when it is not known. It returns for how many tokens
 	// they are there now, and why that is not all.
 	Prefill(ctx context.Context, tenant string, tokens []int32, have, end int, local time.Duration) (published int, err error)
 }
@@ -31,11 +33,23 @@ func (w *Worker) elsewhere(ctx context.Context, s *sharer, tokens []int32, have 
 	if w.config.Prefiller == nil || end-have < leastElsewhere {
 		return false
 	}
-	published, err := w.config.Prefiller.Prefill(ctx, s.tenant, tokens, have, end, s.estimates.saving(have, end))
+	published, err := w.config.Prefiller.Prefill(ctx, s.tenant, tokens, have, end, w.here(s, have, end))
 	if err != nil && ctx.Err() == nil {
 		w.config.Logger.Info("a prompt is computed here", "tokens", len(tokens), "reason", err)
 	}
 	return published > have
+}
+
+// here is what computing tokens of a prompt costs beyond loading them: its time,
+// for this request and for each one that runs beside it and stands still
+// meanwhile. A decode worker, which is there to answer, counts twice. It is 0 when
+// nothing has been observed.
+func (w *Worker) here(s *sharer, from, to int) time.Duration {
+	waiting := max(1, w.config.Slots-w.queue.idle())
+	if s.Role == connector.Decode {
+		waiting *= 2
+	}
+	return s.estimates.saving(from, to) * time.Duration(waiting)
 }
 
 // A progress is what becomes of a prompt's pages while they are published.
