@@ -34,7 +34,7 @@ type Tried struct {
 }
 
 // tryTokens of an answer are generated.
-const tryTokens = 48
+const tryTokens = 96
 
 var errTry = errors.New("up: the trial failed")
 
