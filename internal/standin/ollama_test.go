@@ -2,6 +2,7 @@ package standin
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -79,7 +80,7 @@ func TestOllama(t *testing.T) {
 
 	var long, prompts []exchange
 	for i, e := range all {
-		text := prompt(76, animals[i/2])
+		text := prompt(73, animals[i/2]) // with the shortest of them two pages and 64 tokens more
 		long = append(long, e.padded(t, text))
 		if e.Path == "/completion" {
 			prompts = append(prompts, e.padded(t, text))
@@ -107,7 +108,14 @@ func TestOllama(t *testing.T) {
 		t.Errorf("status %+v", s)
 	}
 	again.metrics(map[string]float64{"hit_tokens_total": float64(pages * worker.PageTokens)})
+	endless := all[1]
+	endless.Request = strings.Replace(endless.Request, `"n_predict":12`, `"n_predict":1000`, 1)
+	answer := again.begin(endless)
+	defer answer.Close() //nolint:errcheck // a test
 	again.unload()
+	if rest, err := io.ReadAll(answer); err == nil {
+		t.Errorf("an answer was not broken off: %s", rest)
+	}
 }
 
 // loading orders the states of a llama-server that is being loaded.
@@ -132,7 +140,7 @@ func unusual(all []exchange) (more []exchange) {
 	with(`"seed":1`, `"seed":1,"json_schema":"json"`)
 	with(`"n_predict":12`, `"n_predict":1`)
 	with(`"n_predict":12`, `"n_predict":"12"`)
-	long := prompt(76, "wolf")
+	long := prompt(42, "wolf")
 	with(`{"prompt":"`, `{"prompt":"`+long+`","grammar":"root ::= (","x":"`)
 	more = append(more, request("/detokenize", `{"tokens":[1,4093,198,27302,7170]}`), request("/tokenize", `{"content":"a`))
 	return more
