@@ -35,8 +35,11 @@ func TestRunApart(t *testing.T) {
 
 func TestRunApartRefuses(t *testing.T) {
 	for _, o := range []ApartOptions{
-		{Streams: 0, Prompts: []int{700}, Batch: 512, Rounds: 1}, {Streams: 1, Batch: 512, Rounds: 1}, {Streams: 1, Prompts: []int{10}, Batch: 512, Rounds: 1},
-		{Streams: 1, Prompts: []int{700}, Batch: 512}, {Streams: 1, Prompts: []int{700}, Rounds: 1},
+		{Streams: 0, Prompts: []int{700}, Batch: 512, Rounds: 1},
+		{Streams: 1, Batch: 512, Rounds: 1},
+		{Streams: 1, Prompts: []int{10}, Batch: 512, Rounds: 1},
+		{Streams: 1, Prompts: []int{700}, Batch: 512},
+		{Streams: 1, Prompts: []int{700}, Rounds: 1},
 	} {
 		if _, err := RunApart(t.Context(), o); !errors.Is(err, ErrOptions) {
 			t.Errorf("%+v: %v", o, err)

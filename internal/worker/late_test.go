@@ -50,7 +50,9 @@ func TestEarlyOrLater(t *testing.T) {
 		window        int
 		want          bool
 	}{
-		{0, 0, 0, true}, {time.Millisecond, 0, 0, true}, {0, time.Second, 0, true}, // not known
+		{0, 0, 0, true},
+		{time.Millisecond, 0, 0, true},
+		{0, time.Second, 0, true}, // not known
 		{10 * time.Millisecond, time.Second, 0, true},
 		{20 * time.Millisecond, time.Second, 0, false},
 		{time.Second, time.Second, 512, true}, // later its rows would have left the window

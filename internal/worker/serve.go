@@ -87,7 +87,9 @@ func (w *Worker) serveCompletion(rw http.ResponseWriter, r *http.Request, endpoi
 	confirmed := whole && tokens != nil && seen.cached+seen.computed == len(tokens)
 	held.advance(tokens, seen.cached, seen.computed, w.config.UBatch, confirmed, &w.memory)
 	if whole && took.outcome == Short {
-		held.short = func(ctx context.Context) ([]int32, error) { return predictions[endpoint](ctx, w.config.Engine, &req, asked) }
+		held.short = func(ctx context.Context) ([]int32, error) {
+			return predictions[endpoint](ctx, w.config.Engine, &req, asked)
+		}
 	}
 	s.computed(seen)
 	w.record(begin, s, tokens, seen)
