@@ -171,12 +171,36 @@ func (l *loader) file(path string) error {
 	}
 	for name, value := range values {
 		where := fmt.Sprintf("%s, line %d", path, value.Line)
-		if value.Kind != yaml.ScalarNode {
+		text, ok := l.text(name, value)
+		if !ok {
 			return fmt.Errorf("%w: %s: %s is no single value", ErrValue, where, name)
 		}
-		if err := l.put(name, value.Value, where); err != nil {
+		if err := l.put(name, text, where); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// text returns the text of a value in a file; the words of a list become what a
+// flag would be given.
+func (l *loader) text(name string, value yaml.Node) (string, bool) {
+	if value.Kind == yaml.ScalarNode {
+		return value.Value, true
+	}
+	f := l.flags.Lookup(name)
+	if f == nil || value.Kind != yaml.SequenceNode {
+		return "", false
+	}
+	if _, list := f.Value.(pflag.SliceValue); !list {
+		return "", false
+	}
+	words := make([]string, len(value.Content))
+	for i, word := range value.Content {
+		if word.Kind != yaml.ScalarNode {
+			return "", false
+		}
+		words[i] = word.Value
+	}
+	return strings.Join(words, ","), true
 }

@@ -35,7 +35,7 @@ func home(t *testing.T, yaml string) (path string) {
 	return path
 }
 
-var defaults = Settings{Store: "file:", Deadline: 10 * time.Second, LogLevel: slog.LevelWarn, LogFormat: "text"}
+var defaults = Settings{Store: "file:", Tenants: OneTenant, Deadline: 10 * time.Second, LogLevel: slog.LevelWarn, LogFormat: "text"}
 
 func TestDefaults(t *testing.T) {
 	home(t, "")
@@ -52,7 +52,7 @@ func TestStrength(t *testing.T) {
 		[]string{"OLLAMOON_STORE=file:/b", "OLLAMOON_TENANT=variable", "OLLAMOON_SEAL_KEY_FILE=/k", "OLLAMOON_PORT=tcp://1.2.3.4:5"}, "",
 	)
 	want := Settings{
-		Store: "memory:", Role: connector.Decode, Deadline: 3 * time.Second, Tenant: "variable", SealKeyFile: "/k",
+		Store: "memory:", Role: connector.Decode, Deadline: 3 * time.Second, Tenant: "variable", Tenants: OneTenant, SealKeyFile: "/k",
 		LogLevel: slog.LevelDebug, LogFormat: "text",
 	}
 	if err != nil || !reflect.DeepEqual(s, want) || !reflect.DeepEqual(rest, []string{"-m", "x"}) {
@@ -155,5 +155,18 @@ func TestUsageListsAll(t *testing.T) {
 		if !strings.Contains(usage, want) {
 			t.Errorf("no %q in\n%s", want, usage)
 		}
+	}
+}
+
+func TestListsAndTenants(t *testing.T) {
+	home(t, "prefill: [http://a:1]\ntenants: keys\n")
+	s, _, err := Load(
+		[]string{"--ollamoon-prefill", "http://b:1,http://c:1", "--ollamoon-shared-prefix=/p"}, []string{"OLLAMOON_TENANTS=router"}, "",
+	)
+	if err != nil || !reflect.DeepEqual(s.Prefill, []string{"http://b:1", "http://c:1"}) || s.Tenants != RouterTenants || len(s.SharedPrefixes) != 1 {
+		t.Errorf("%+v, %v", s, err)
+	}
+	if _, _, err := Load([]string{"--ollamoon-tenants", "all"}, nil, ""); !errors.Is(err, ErrValue) {
+		t.Errorf("%v", err)
 	}
 }
