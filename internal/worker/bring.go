@@ -57,6 +57,11 @@ func (b *bringing) Begin(pages int) (err error) {
 	return err
 }
 
+// abreast is how many pages come at the same time.
+func (b *bringing) abreast() int {
+	return min(b.window(), b.spans[0].First+b.spans[0].Count)
+}
+
 // Buffers returns memory of the store's for pages of a section.
 func (b *bringing) Buffers(section, pages int) ([][]byte, error) {
 	objects := make([][]byte, pages)

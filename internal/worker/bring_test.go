@@ -12,6 +12,7 @@ import (
 	"ollamoon/page"
 	"ollamoon/prefix"
 	"ollamoon/slotfile"
+	"ollamoon/store/faulty"
 	"ollamoon/store/open"
 )
 
@@ -120,4 +121,48 @@ func trues(n int) []bool {
 		all[i] = true
 	}
 	return all
+}
+
+// A load that has brought nothing by the deadline teaches how slow loading is.
+func TestALoadThatIsCutShortIsLearntFrom(t *testing.T) {
+	s := sharing(t)
+	hanging := faulty.New(s.Store)
+	given := *s.Sharing
+	given.Store, given.Deadline = hanging, 50*time.Millisecond
+	s, err := newSharer(&given, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const pages = 4
+	tokens := make([]int32, pages*PageTokens+1)
+	all, err := s.allocate([][]bool{trues(pages), trues(pages)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer all.free()
+	if _, err := s.cache.StoreComputedPrefix(t.Context(), tokens, all.sections); err != nil {
+		t.Fatal(err)
+	}
+	files, err := newSlotFiles(slog.New(slog.DiscardHandler), s.Shape, nil, s.Folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &Worker{}
+	w.files.Store(files)
+	s.estimates.computed(time.Second, 1000)
+	hanging.Add(faulty.Fault{Ops: faulty.Get, Hang: true})
+	load := func() {
+		t.Helper()
+		var took breakdown
+		if got, err := w.load(t.Context(), s, &slot{}, tokens, &took); got != 0 || err != nil && !down(err) {
+			t.Errorf("loaded %d tokens, %v", got, err)
+		}
+	}
+	load()
+	if rate, _ := s.estimates.rates(); rate < given.Deadline/pages {
+		t.Errorf("loading a page is expected to take %v", rate)
+	}
+	if s.estimates.worth(1, 1) {
+		t.Error("loading a page for a token is expected to pay")
+	}
 }

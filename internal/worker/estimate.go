@@ -50,6 +50,16 @@ func (e *estimates) loaded(took time.Duration, pages int) {
 	e.mu.load.observe(took, pages)
 }
 
+// cut notes a load that was cut short before one of its first pages had come, which
+// come at the same time: each takes at least its part.
+func (e *estimates) cut(took time.Duration, pages int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if least := took / time.Duration(max(1, pages)); least > e.mu.load.perUnit {
+		e.mu.load = rate{perUnit: least, seen: true}
+	}
+}
+
 func (e *estimates) computed(took time.Duration, tokens int) {
 	if tokens < minObserved {
 		return
