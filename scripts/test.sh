@@ -15,10 +15,10 @@ case "${1:-}" in
 	;;
 esac
 fuzz_count=50000x
-test_timeout=12m
+test_timeout=25m
 if [ -n "$full" ]; then
 	fuzz_count=3000000x
-	test_timeout=60m
+	test_timeout=180m
 	export OLLAMOON_FULL=1 # long tests look at it
 fi
 
