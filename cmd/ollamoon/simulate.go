@@ -69,7 +69,7 @@ func newSimulateCommand() *cobra.Command {
 	if err := cmd.MarkFlagRequired("trace"); err != nil {
 		panic(err) // the flag is defined above
 	}
-	cmd.AddCommand(newSimulateConvertCommand())
+	cmd.AddCommand(newSimulateConvertCommand(), newSimulateReplayCommand())
 	return cmd
 }
 

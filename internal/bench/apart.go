@@ -98,7 +98,7 @@ func RunApart(ctx context.Context, o ApartOptions) (*Apart, error) {
 	if err != nil {
 		return nil, err
 	}
-	host, err := thisHost(ctx)
+	host, err := ThisHost(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -14,8 +14,8 @@ import (
 	"ollamoon/internal/results"
 )
 
-// thisHost describes the machine.
-func thisHost(ctx context.Context) (results.Host, error) {
+// ThisHost describes the machine.
+func ThisHost(ctx context.Context) (results.Host, error) {
 	info, errHost := host.InfoWithContext(ctx)
 	memory, errMemory := mem.VirtualMemoryWithContext(ctx)
 	processors, errCPU := cpu.InfoWithContext(ctx)

@@ -100,7 +100,7 @@ func Run(ctx context.Context, o Options) (*results.File, error) {
 			return nil, err
 		}
 	}
-	host, err := thisHost(ctx)
+	host, err := ThisHost(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -87,7 +87,7 @@ func RunTTFT(ctx context.Context, o Options, what TTFTOptions) (*results.TTFT, e
 		return nil, err
 	}
 	defer r.remove()
-	host, err := thisHost(ctx)
+	host, err := ThisHost(ctx)
 	if err != nil {
 		return nil, err
 	}

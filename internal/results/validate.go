@@ -36,6 +36,7 @@ const (
 	ttftSchema = "urn:ollamoon:ttft:1"
 
 	simulationSchema = "urn:ollamoon:simulation:1"
+	replaySchema     = "urn:ollamoon:replay:1"
 )
 
 // decode checks data against a schema and decodes it.
@@ -57,9 +58,9 @@ func decode(data []byte, schema string, into any) error {
 	return nil
 }
 
-// compiled are the schemas by their identifiers. One refers to the other.
+// compiled are the schemas by their identifiers. Some refer to others.
 var compiled = sync.OnceValues(func() (map[string]*jsonschema.Schema, error) {
-	sources := map[string][]byte{fileSchema: Schema, ttftSchema: TTFTSchema, simulationSchema: SimulationSchema}
+	sources := map[string][]byte{fileSchema: Schema, ttftSchema: TTFTSchema, simulationSchema: SimulationSchema, replaySchema: ReplaySchema}
 	compiler := jsonschema.NewCompiler()
 	compiler.AssertFormat()
 	for name, source := range sources {

@@ -31,6 +31,9 @@ type Options struct {
 	WorkerCache, Store int
 	Costs              Costs
 	Saves              Saves
+	// Sequential has each request come when the one before is over and its pages are in
+	// the store, at any Load.
+	Sequential bool
 }
 
 // Unlimited is the size of a cache that forgets nothing.
@@ -198,8 +201,12 @@ func (c *cluster) end(r *request) {
 // leave frees a request's slot. What continues it may come.
 func (c *cluster) leave(r *request) {
 	r.over = true
+	at := c.now
+	if c.options.Sequential {
+		at = max(at, c.workers[r.worker].up)
+	}
 	for _, n := range r.next {
-		c.events.add(event{at: c.now, kind: arrives, request: n})
+		c.events.add(event{at: at, kind: arrives, request: n})
 	}
 	seen := &c.view[r.worker]
 	seen.Running--

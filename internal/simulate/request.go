@@ -25,6 +25,8 @@ type request struct {
 	loaded  int  // pages, from the store
 	own     bool // it is the worker's own that is reused
 
+	published int // pages that the store did not have
+
 	continues *request   // what it comes after
 	next      []*request // what waits for its end
 	over      bool
@@ -48,6 +50,16 @@ func requests(p *trace.Pages, seed uint64, rate float64) []*request {
 	}
 	follow(p, all)
 	return all
+}
+
+// inTurn has each request follow the one before, and the first come at once.
+func inTurn(all []*request) {
+	for i, r := range all {
+		r.arrived, r.continues = 0, nil
+		if i > 0 {
+			r.continues = all[i-1]
+		}
+	}
 }
 
 // keys are what a router takes from a prompt: its whole pages.

@@ -27,6 +27,17 @@ type Outcome struct {
 	// pages.
 	StoreBytes, Loaded, Published float64
 	Evicted                       int64
+	// Each is what came of each request, in order, of a sequential run.
+	Each []Served
+}
+
+// Served is what came of a request.
+type Served struct {
+	Worker    int
+	Hits      int     // pages that were not computed
+	Own       bool    // those are from the worker's own cache
+	Published int     // pages that the store got
+	TTFT      float64 // seconds
 }
 
 // A Spread describes times, in seconds.
@@ -48,6 +59,9 @@ func Run(ctx context.Context, p *trace.Pages, o Options, tick func(ended int)) (
 		o.Saves = o.Costs.saves()
 	}
 	all := requests(p, o.Seed, o.Load*float64(o.Workers)*o.Costs.Prefill)
+	if o.Sequential {
+		inTurn(all)
+	}
 	c := newCluster(p, o)
 	if err := c.run(ctx, all, tick); err != nil {
 		return nil, err
@@ -92,10 +106,13 @@ func (c *cluster) outcome(all []*request) *Outcome {
 		if r.own {
 			out.OwnHits += r.reused
 		}
+		if c.options.Sequential {
+			out.Each = append(out.Each, Served{Worker: r.worker, Hits: r.reused, Own: r.own, Published: r.published, TTFT: r.first - r.arrived})
+		}
 		first = append(first, r.first-r.arrived)
 		total = append(total, r.ended-r.arrived)
 	}
-	out.TTFT, out.Total = spreadOf(first), spreadOf(total)
+	out.TTFT, out.Total = SpreadOf(first), SpreadOf(total)
 	busiest, sum := 0.0, 0.0
 	for _, w := range c.workers {
 		busiest, sum = max(busiest, w.engine.busy), sum+w.engine.busy
@@ -109,7 +126,8 @@ func (c *cluster) outcome(all []*request) *Outcome {
 	return out
 }
 
-func spreadOf(times []float64) Spread {
+// SpreadOf describes some times, which it sorts.
+func SpreadOf(times []float64) Spread {
 	slices.SortFunc(times, cmp.Compare[float64])
 	at := func(part float64) float64 { return times[min(len(times)-1, int(part*float64(len(times))))] }
 	sum := 0.0

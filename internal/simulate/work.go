@@ -11,7 +11,7 @@ func (c *cluster) load(r *request, w *worker) float64 {
 		return c.now
 	}
 	asked := c.now + c.costs.Lookup
-	pages := r.prompt.Pages
+	pages := c.usable(r)
 	run := c.store.run(pages)
 	tokens := c.pages.Covered(r.prompt, run)
 	saved := tokens - c.pages.Covered(r.prompt, w.cache.run(pages))
@@ -63,7 +63,7 @@ func (c *cluster) proceed(w *worker) {
 // plan decides what of a prompt is computed, now that it is its turn.
 func (c *cluster) plan(r *request, w *worker) []leg {
 	r.reused = r.loaded
-	if own := w.cache.run(r.prompt.Pages); own > r.loaded {
+	if own := w.cache.run(c.usable(r)); own > r.loaded {
 		r.reused, r.own = own, true
 	}
 	at := c.pages.Covered(r.prompt, r.reused)
@@ -72,8 +72,8 @@ func (c *cluster) plan(r *request, w *worker) []leg {
 		legs = append(legs, leg{left: c.costs.restoring(at)})
 	}
 	if c.store != nil && c.options.Saves != SaveAfter {
-		done := r.reused
-		ends := steps(r.reused, len(r.prompt.Pages), c.pages.Tokens)
+		done := c.published(r)
+		ends := steps(r.reused, c.pages.Published(r.prompt), c.pages.Tokens)
 		if len(ends) > 0 && c.options.Saves == SaveOnce {
 			ends = ends[len(ends)-1:]
 		}
@@ -87,6 +87,23 @@ func (c *cluster) plan(r *request, w *worker) []leg {
 	}
 	return append(legs, leg{compute: true, left: float64(r.prompt.Input - at)})
 }
+
+// usable are the pages of a prompt that need not be computed if they are there.
+func (c *cluster) usable(r *request) []int32 { return r.prompt.Pages[:c.pages.Usable(r.prompt)] }
+
+// published is how many of the pages that a prompt reuses need not be published:
+// all but the last, if it is the worker's own and its prompt had too few tokens
+// behind it.
+func (c *cluster) published(r *request) int {
+	if r.own && c.pages.Rest > 0 && c.store.missing(r.prompt.Pages[r.reused-1:r.reused]) > 0 {
+		return r.reused - 1
+	}
+	return r.reused
+}
+
+// Steps are the numbers of pages after which a worker saves that computes so many
+// from the first on.
+func Steps(pages, pageTokens int) []int { return steps(0, pages, pageTokens) }
 
 // steps are the numbers of pages after which a worker saves its slot and publishes,
 // from some that it has until the last: each step computes twice as much as the
@@ -137,6 +154,7 @@ func (c *cluster) publish(r *request, w *worker, pages [2]int) {
 	}
 	bytes := c.costs.bytes(n * c.pages.Tokens)
 	c.traffic.published += bytes
+	r.published += n
 	w.up = max(c.now, w.up) + bytes/c.costs.Publish
 	c.events.add(event{at: w.up, kind: published, request: r, pages: pages})
 }

@@ -16,7 +16,10 @@ type Pages struct {
 	Prompts []Prompt
 	// Tokens is a page's length. Only in a trace's own blocks the last of a prompt may
 	// be shorter.
-	Tokens   int
+	Tokens int
+	// Rest is how many tokens of a prompt are computed behind the pages that are
+	// published of it before its answer; 0 in a trace's own blocks.
+	Rest     int
 	Distinct int   // pages
 	Total    int   // pages of all prompts
 	Input    int64 // tokens of all prompts
@@ -37,14 +40,13 @@ func (t *Trace) Blocks() *Pages {
 const minRest = 64
 
 // Cut returns pages of a number of tokens, which divides that of blocks. Of a
-// prompt only full pages are shared, and only those that leave as much to compute
-// as a worker leaves.
+// prompt only full pages are shared. Usable and Published say which of them.
 func (t *Trace) Cut(pageTokens int) (*Pages, error) {
 	if pageTokens <= 0 || t.BlockTokens%pageTokens != 0 {
 		return nil, fmt.Errorf("%w: its blocks of %d tokens cannot be cut into pages of %d", ErrTrace, t.BlockTokens, pageTokens)
 	}
-	p := &Pages{Tokens: pageTokens}
-	p.cut(t, func(q Request) int { return max(0, q.Input-minRest) / pageTokens }, t.BlockTokens/pageTokens)
+	p := &Pages{Tokens: pageTokens, Rest: minRest}
+	p.cut(t, func(q Request) int { return q.Input / pageTokens }, t.BlockTokens/pageTokens)
 	return p, nil
 }
 
@@ -77,6 +79,24 @@ func (p *Pages) cut(t *Trace, count func(Request) int, parts int) {
 	p.Distinct = len(seen)
 }
 
+// Usable is how many pages of a prompt can be used instead of being computed: a
+// token at least is left.
+func (p *Pages) Usable(q *Prompt) int {
+	if p.Rest == 0 {
+		return len(q.Pages)
+	}
+	return min(len(q.Pages), (q.Input-1)/p.Tokens)
+}
+
+// Published is how many pages of a prompt a worker publishes before its answer.
+// What is saved after an answer has all of them.
+func (p *Pages) Published(q *Prompt) int {
+	if p.Rest == 0 {
+		return len(q.Pages)
+	}
+	return max(0, q.Input-p.Rest) / p.Tokens
+}
+
 // Numbers is how many numbers pages have: one above the largest.
 func (p *Pages) Numbers() int {
 	most := int32(-1)
@@ -92,16 +112,16 @@ func (p *Pages) Numbers() int {
 // at most, since the last has to be computed.
 func (p *Pages) Covered(q *Prompt, n int) int { return min(n*p.Tokens, q.Input-1) }
 
-// Ideal is how many pages a store that never forgets would have had when each
-// prompt came, the one before it being published by then: those of the longest
-// run at its start.
+// Ideal is how many pages a store that never forgets, and has all full pages of all
+// prompts, would have had when each prompt came, the one before it being there by
+// then: those of the longest run at its start.
 func (p *Pages) Ideal() int {
 	seen := make([]bool, p.Numbers())
 	hits := 0
-	for _, q := range p.Prompts {
-		run := true
-		for _, page := range q.Pages {
-			run = run && seen[page]
+	for i := range p.Prompts {
+		q, run := &p.Prompts[i], true
+		for j, page := range q.Pages {
+			run = run && j < p.Usable(q) && seen[page]
 			if run {
 				hits++
 			}

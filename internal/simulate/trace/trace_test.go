@@ -2,6 +2,7 @@ package trace
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
@@ -64,20 +65,24 @@ func TestPages(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
-		pages           *Pages
-		counts          []int
-		distinct, ideal int
+		pages                     *Pages
+		counts, usable, published []int
+		distinct, ideal           int
 	}{
-		{tr.Blocks(), []int{3, 2, 2}, 4, 3},
-		{must(tr.Cut(512)), []int{2, 1, 1}, 2, 2},
-		{must(tr.Cut(256)), []int{4, 3, 2}, 4, 5}, // a page that leaves fewer than 64 tokens is not shared
+		{tr.Blocks(), []int{3, 2, 2}, []int{3, 2, 2}, []int{3, 2, 2}, 4, 3},
+		{must(tr.Cut(512)), []int{2, 2, 1}, []int{2, 1, 1}, []int{2, 1, 1}, 2, 2},
+		// A page that leaves no token is not used, one that leaves fewer than 64 not published.
+		{must(tr.Cut(256)), []int{4, 4, 2}, []int{4, 3, 2}, []int{4, 3, 2}, 4, 5},
 	} {
-		var counts []int
-		for _, q := range c.pages.Prompts {
+		var counts, usable, published []int
+		for i := range c.pages.Prompts {
+			q := &c.pages.Prompts[i]
 			counts = append(counts, len(q.Pages))
+			usable = append(usable, c.pages.Usable(q))
+			published = append(published, c.pages.Published(q))
 		}
-		if !reflect.DeepEqual(counts, c.counts) || c.pages.Distinct != c.distinct || c.pages.Ideal() != c.ideal {
-			t.Errorf("pages of %d tokens: %v, %d distinct, %d ideal hits; want %+v", c.pages.Tokens, counts, c.pages.Distinct, c.pages.Ideal(), c)
+		if !reflect.DeepEqual([][]int{counts, usable, published}, [][]int{c.counts, c.usable, c.published}) || c.pages.Distinct != c.distinct || c.pages.Ideal() != c.ideal {
+			t.Errorf("pages of %d tokens: %v, %v, %v, %d distinct, %d ideal hits; want %+v", c.pages.Tokens, counts, usable, published, c.pages.Distinct, c.pages.Ideal(), c)
 		}
 	}
 	blocks := tr.Blocks()
@@ -96,6 +101,54 @@ func must[T any](v T, err error) T {
 		panic(err)
 	}
 	return v
+}
+
+// A trace in small has the same blocks.
+func TestScale(t *testing.T) {
+	tr := &Trace{BlockTokens: 512, Requests: []Request{
+		{TimeMS: 5, Input: 1100, Output: 100, Blocks: []int64{0, 1, 2}}, {TimeMS: 6, Input: 512, Output: 1, Blocks: []int64{0}}, {TimeMS: 7, Input: 513, Blocks: []int64{0, 3}},
+	}}
+	got, err := tr.Scale(256)
+	want := &Trace{BlockTokens: 256, Requests: []Request{
+		{TimeMS: 5, Input: 550, Output: 50, Blocks: []int64{0, 1, 2}}, {TimeMS: 6, Input: 256, Output: 1, Blocks: []int64{0}}, {TimeMS: 7, Input: 257, Blocks: []int64{0, 3}},
+	}}
+	if err != nil || !reflect.DeepEqual(got, want) || tr.Requests[0].Input != 1100 {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if _, err := tr.Scale(0); !errors.Is(err, ErrTrace) {
+		t.Errorf("blocks of no token: %v", err)
+	}
+	if n := len(got.First(2).Requests); n != 2 {
+		t.Errorf("the first 2 are %d", n)
+	}
+}
+
+// The small trace is one, and always the same; its beginning is that of a longer
+// one.
+func TestSmall(t *testing.T) {
+	tr := Small(40, 256)
+	var lines bytes.Buffer
+	encoder := json.NewEncoder(&lines)
+	for _, q := range tr.Requests {
+		if err := encoder.Encode(q); err != nil {
+			t.Fatal(err)
+		}
+	}
+	read, err := Read(&lines, 0)
+	if err != nil || !reflect.DeepEqual(read, tr) || !reflect.DeepEqual(Small(12, 256), tr.First(12)) {
+		t.Errorf("%+v, %v", read, err)
+	}
+	p := must(tr.Cut(256))
+	behind, least, most := 0, tr.Requests[0].Input, 0
+	for i, q := range p.Prompts {
+		least, most = min(least, q.Input), max(most, q.Input)
+		if p.Published(&p.Prompts[i]) < p.Usable(&p.Prompts[i]) {
+			behind++
+		}
+	}
+	if part := float64(p.Ideal()) / float64(p.Total); part < 0.5 || part > 0.7 || behind < 2 || least < 256 || most > 1600 {
+		t.Errorf("%.2f of the pages have been seen before, %d prompts end close behind a page, lengths are %d to %d", part, behind, least, most)
+	}
 }
 
 func TestConvert(t *testing.T) {
