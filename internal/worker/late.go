@@ -1,22 +1,24 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
 )
 
-// maxSaving is the part of a prompt's computation that saving it may cost before
-// the answer begins. Where it costs more, as with an engine that is much quicker
-// than its slot files, the pages are saved once, when the answer has ended.
-const maxSaving = 0.03
+// DefaultSaving is the part of a prompt's computation that saving it may cost
+// before the answer begins. Where it costs more, as with an engine that is much
+// quicker than its slot files, the pages are saved once, when the answer has ended.
+const DefaultSaving = 0.03
 
 // early reports whether a prompt's pages are to be published in steps before its
 // answer begins: all saves together copy about twice its final size. What has
 // never been observed is tried.
 func (s *sharer) early() bool {
+	most := cmp.Or(s.MaxSaving, DefaultSaving)
 	save, compute := s.estimates.saves()
-	return s.Window > 0 || save == 0 || compute == 0 || 2*float64(save) <= maxSaving*float64(compute)
+	return s.Window > 0 || save == 0 || compute == 0 || 2*float64(save) <= most*float64(compute)
 }
 
 // publishLater publishes a slot's sound pages after an answer and gives the slot

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"encoding/json"
 	"testing"
 	"time"
 )
@@ -9,7 +10,7 @@ import (
 // which does not wait for them, and are those of a prefill all the same.
 func TestPagesArePublishedLater(t *testing.T) {
 	s := newStore(t)
-	r := start(t, s, nil, "-c", "2048", "-np", "1", "--cache-ram", "0")
+	r := start(t, s, func(s *Sharing) { s.MaxSaving = DefaultSaving }, "-c", "2048", "-np", "1", "--cache-ram", "0")
 	dear := func() {
 		share := r.worker.share.Load()
 		for range 100 { // so that what is observed meanwhile counts little
@@ -19,7 +20,10 @@ func TestPagesArePublishedLater(t *testing.T) {
 	dear()
 	r.worker.share.Load().estimates.computed(time.Second, 1000)
 	prompt := r.tokens("l", 900)
-	got := r.ask(greedy(prompt))
+	var got answer
+	if err := json.Unmarshal(r.post("/completion", greedy(prompt)), &got); err != nil {
+		t.Fatal(err)
+	}
 	if got.Timings.CacheTokens != 0 || got.Timings.PromptTokens != len(prompt) {
 		t.Errorf("%+v, want all computed at once", got.Timings)
 	}
@@ -31,7 +35,7 @@ func TestPagesArePublishedLater(t *testing.T) {
 	// A longer prompt on the same slot publishes what is new.
 	dear()
 	longer := append(prompt, r.tokens("other", 300)...)
-	r.ask(greedy(longer))
+	r.post("/completion", greedy(longer))
 	r.settled()
 	if got := len(r.stored(longer)); got != 4 {
 		t.Errorf("%d pages stored of the longer prompt, want 4", got)

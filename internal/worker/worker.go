@@ -83,6 +83,9 @@ type Sharing struct {
 	// Ring is how many pages' rows the cells of such layers hold for a slot; 0 when
 	// slots share them.
 	Ring int
+	// MaxSaving is the part of computing a prompt that saving it may cost before the
+	// answer; 0 stands for DefaultSaving.
+	MaxSaving float64
 	// Common are beginnings of prompts whose pages all tenants share.
 	Common [][]int32
 	// Deadline bounds each lookup, load and publish.
