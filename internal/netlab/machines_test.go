@@ -60,14 +60,16 @@ func (s *site) prefillsApart([]prompt) {
 	}
 }
 
-// loads: at 1 Gbit/s loading a page is expected to be quicker than computing it,
-// and done.
+// loads: at 1 Gbit/s, and with the master far away, loading a page is expected to be
+// quicker than computing it, and done.
 func (s *site) loads(prompts []prompt) {
 	s.publish(prompts...)
 	for range 2 { // the second time with estimates of both
 		for _, p := range prompts {
 			if got := s.routed(p); !got.loaded {
 				s.t.Errorf("nothing was loaded: %+v", s.status(s.decode).Estimates)
+			} else if got.lookup < 2*distance {
+				s.t.Errorf("a lookup took %v, and the way to the master %v", got.lookup, distance)
 			}
 		}
 	}
@@ -81,7 +83,7 @@ func (s *site) loads(prompts []prompt) {
 // loaded again.
 func (s *site) linkDrops(prompts []prompt) {
 	before := s.status(s.decode).StoreState.Opened
-	others := []*Machine{s.master, s.owner, s.prefill}
+	others := []*Machine{s.way, s.owner, s.prefill}
 	if err := s.decode.Cut(others...); err != nil {
 		s.t.Fatal(err)
 	}

@@ -3,11 +3,13 @@
 package netlab
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net"
 	"os"
 	"os/exec"
+	"strings"
 	"testing"
 	"time"
 
@@ -18,8 +20,11 @@ import (
 
 func TestMain(m *testing.M) {
 	Main(func() {
-		if os.Getenv(roleVariable) != "" {
+		switch role, to, _ := strings.Cut(os.Getenv(roleVariable), " "); role {
+		case "server":
 			playServer()
+		case "relay":
+			playRelay(to)
 		}
 		goleak.VerifyTestMain(m)
 	})
@@ -28,11 +33,11 @@ func TestMain(m *testing.M) {
 // wait bounds what a test waits for.
 const wait = 90 * time.Second
 
-// roleVariable makes the test binary a server that sends what it is told to send,
-// and the port of it.
+// roleVariable makes the test binary a server that sends zeros, or a relay.
 const (
 	roleVariable = "NETLAB_TEST_ROLE"
 	serverPort   = "7000"
+	served       = 16 << 20 // bytes
 )
 
 func playServer() {
@@ -46,10 +51,20 @@ func playServer() {
 			fail(err)
 		}
 		go func() {
-			_, _ = c.Write(make([]byte, 16<<20)) // the client takes what it likes
+			_, _ = c.Write(make([]byte, served)) // the client takes what it likes
 			_ = c.Close()
 		}()
 	}
+}
+
+// distance is how much later a relay passes on what comes.
+const distance = 10 * time.Millisecond
+
+func playRelay(to string) {
+	if _, err := NewRelay(context.Background(), ":"+serverPort, to, distance); err != nil {
+		fail(err)
+	}
+	select {} // until it is killed
 }
 
 func newLab(t *testing.T, names ...string) (*Lab, []*Machine) {
@@ -123,7 +138,7 @@ func TestLinks(t *testing.T) {
 	a, b := machines[0], machines[1]
 	start(t, a, supervise.Command{Path: self, Env: []string{roleVariable + "=server"}})
 	take(t, a, 1) // it is there
-	for rate, bytes := range map[uint64]int64{Gbit: 16 << 20, 20 * Mbit: 1 << 20} {
+	for rate, bytes := range map[uint64]int64{Gbit: served, 20 * Mbit: 1 << 20} {
 		if err := a.Shape(rate); err != nil {
 			t.Fatal(err)
 		}
@@ -157,6 +172,43 @@ func TestLinks(t *testing.T) {
 				t.Errorf("%s: no answer", step.name)
 			}
 		}
+	}
+}
+
+// A relay passes on what comes, later, and ends its connections with itself.
+func TestRelay(t *testing.T) {
+	_, machines := newLab(t, "a")
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	start(t, machines[0], supervise.Command{Path: self, Env: []string{roleVariable + "=server"}})
+	take(t, machines[0], 1) // it is there
+	const delay = 300 * time.Millisecond
+	relay, err := NewRelay(t.Context(), "127.0.0.1:0", net.JoinHostPort(machines[0].Address.String(), serverPort), delay)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := net.Dial("tcp4", relay.Address()) //nolint:noctx // in this process
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close() //nolint:errcheck // a test
+	begin := time.Now()
+	if n, err := io.Copy(io.Discard, c); n != served || err != nil {
+		t.Errorf("%d bytes, %v", n, err)
+	}
+	if took := time.Since(begin); took < delay || took > delay+wait/4 {
+		t.Errorf("after %v", took)
+	}
+	open, err := net.Dial("tcp4", relay.Address()) //nolint:noctx // in this process
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer open.Close() //nolint:errcheck // a test
+	relay.Close()
+	if _, err := io.Copy(io.Discard, open); errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Error(err)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -31,22 +32,24 @@ const deadline = 4 * time.Second
 const port = "8080"
 
 // A site is five machines: the store's master and owner, a worker that prefills,
-// one that decodes, and a router in front of this one.
+// one that decodes, and a router in front of this one. Between this one and the
+// master is a long way, which passes a sixth machine.
 type site struct {
-	t                                      *testing.T
-	programs                               engine.Programs
-	ollamoon                               string // the program
-	secret                                 string // its file
-	master, owner, prefill, decode, router *Machine
-	store                                  *cluster.Cluster
-	client                                 *http.Client
-	stock                                  string // URL of a llama-server without Ollamoon, at the test
+	t        *testing.T
+	programs engine.Programs
+	ollamoon string // the program
+	secret   string // its file
+	stock    string // URL of a llama-server without Ollamoon, at the test
+	store    *cluster.Cluster
+	client   *http.Client
+
+	master, way, owner, prefill, decode, router *Machine
 }
 
 func newSite(t *testing.T) *site {
 	t.Helper()
-	_, m := newLab(t, "master", "owner", "prefill", "decode", "router")
-	s := &site{t: t, master: m[0], owner: m[1], prefill: m[2], decode: m[3], router: m[4]}
+	_, m := newLab(t, "master", "owner", "prefill", "decode", "router", "way")
+	s := &site{t: t, master: m[0], owner: m[1], prefill: m[2], decode: m[3], router: m[4], way: m[5]}
 	var err error
 	if s.programs, err = engine.Find(); err != nil {
 		t.Fatal(err)
@@ -111,17 +114,22 @@ func (s *site) startWorkers() {
 	args := func(host string) []string {
 		return []string{"-m", s.programs.Model, "-ngl", "0", "-t", "1", "-c", "1024", "-np", "1", "--cache-ram", "0", "--host", host, "--port", port}
 	}
-	work := func(m *Machine, more ...string) {
+	work := func(m *Machine, master string, more ...string) {
 		start(s.t, m, supervise.Command{
 			Path: s.ollamoon, Args: append(append([]string{"llama-server"}, args(m.Address.String())...), more...),
 			Env: []string{
 				"HOME=" + s.t.TempDir(), "OLLAMOON_BINARY=" + s.programs.Binary, "OLLAMOON_EXACT=true", "OLLAMOON_SECRET_FILE=" + s.secret,
-				"OLLAMOON_STORE=mooncake://" + s.store.Master() + "?metadata=" + s.store.Metadata() + "&shared_memory=off",
+				"OLLAMOON_STORE=mooncake://" + master + "?metadata=" + s.store.Metadata() + "&shared_memory=off",
 			},
 		})
 	}
-	work(s.prefill, "--ollamoon-role", "prefill")
-	work(s.decode, "--ollamoon-role", "decode", "--ollamoon-prefill", url(s.prefill), "--ollamoon-deadline", deadline.String())
+	self, err := os.Executable()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	start(s.t, s.way, supervise.Command{Path: self, Env: []string{roleVariable + "=relay " + s.store.Master()}})
+	work(s.prefill, s.store.Master(), "--ollamoon-role", "prefill")
+	work(s.decode, net.JoinHostPort(s.way.Address.String(), serverPort), "--ollamoon-role", "decode", "--ollamoon-prefill", url(s.prefill), "--ollamoon-deadline", deadline.String())
 	s.stock = "http://127.0.0.1:" + port
 	stock, err := supervise.Start(supervise.Command{Path: s.programs.Binary, Args: args("127.0.0.1")})
 	if err != nil {
@@ -196,7 +204,7 @@ type answer struct {
 	Content       string
 	Probabilities json.RawMessage `json:"completion_probabilities"`
 	loaded        bool            // from the store
-	took          time.Duration
+	took, lookup  time.Duration
 }
 
 // prompts makes prompts of so many tokens that begin differently.
@@ -231,6 +239,10 @@ func (s *site) ask(address string, tokens []int32) answer {
 		s.t.Fatal(err)
 	}
 	a := answer{took: time.Since(begin), loaded: strings.Contains(header.Get(worker.TokensHeader), "store=")}
+	var ms float64
+	if _, err := fmt.Sscanf(header.Get(worker.TimingHeader), "lookup;dur=%f,", &ms); err == nil {
+		a.lookup = time.Duration(ms * float64(time.Millisecond))
+	}
 	if err := json.Unmarshal(text, &a); err != nil || len(a.Probabilities) < 100 {
 		s.t.Fatalf("%s: %v", text, err)
 	}

@@ -3,6 +3,7 @@ package worker
 import (
 	"fmt"
 	"os"
+	"time"
 
 	"ollamoon/slotfile"
 	"ollamoon/store"
@@ -29,6 +30,7 @@ type bringing struct {
 	shape  slotfile.Shape
 	worth  func(pages int) bool
 
+	began time.Time // reading pages
 	to    *slotFile // nil before there is a file
 	file  *os.File  // nil when nothing more is written to it
 	maker *slotfile.Maker
@@ -49,6 +51,7 @@ func (b *bringing) Begin(pages int) (err error) {
 			return fmt.Errorf("making a slot file: %w", err)
 		}
 	}
+	b.began = time.Now()
 	if err := b.file.Truncate(0); err != nil {
 		return fmt.Errorf("making a slot file: %w", err)
 	}

@@ -159,7 +159,7 @@ func TestALoadThatIsCutShortIsLearntFrom(t *testing.T) {
 		}
 	}
 	load()
-	if rate, _ := s.estimates.rates(); rate < given.Deadline/pages {
+	if rate, _ := s.estimates.rates(); rate < given.Deadline/2/pages {
 		t.Errorf("loading a page is expected to take %v", rate)
 	}
 	if s.estimates.worth(1, 1) {

@@ -97,7 +97,7 @@ func (w *Worker) load(ctx context.Context, s *sharer, held *slot, tokens []int32
 		return has.perhaps, nil
 	}
 	if into.to != nil && match.Pages == 0 && ctx.Err() == nil && errors.Is(match.Stopped, context.DeadlineExceeded) {
-		s.estimates.cut(loaded.Sub(begin), into.abreast())
+		s.estimates.cut(loaded.Sub(into.began), into.abreast())
 	}
 	if s.gain(match.Pages, has) == 0 && down(match.Stopped) {
 		err = match.Stopped
