@@ -22,6 +22,7 @@ type stream struct {
 		sync.Mutex
 		seq     uint32
 		waiting map[uint32]chan response // of calls whose answer is still wanted
+		heard   time.Time                // when the last answer came
 		err     error                    // why the stream ended
 	}
 }
@@ -38,6 +39,7 @@ func newStream(conn net.Conn, maxFrame int) *stream {
 // end, whichever is first.
 func (s *stream) call(ctx context.Context, function string, body []byte, timeout time.Duration) (response, error) {
 	seq, answer := s.expect()
+	begin := time.Now()
 	defer s.forget(seq)
 	timer := time.NewTimer(timeout)
 	defer timer.Stop()
@@ -46,6 +48,7 @@ func (s *stream) call(ctx context.Context, function string, body []byte, timeout
 	case <-s.done:
 		return response{}, s.reason()
 	case <-ctx.Done():
+		s.leave(seq, begin)
 		return response{}, ctx.Err()
 	case <-timer.C:
 		return response{}, s.giveUp()
@@ -55,6 +58,7 @@ func (s *stream) call(ctx context.Context, function string, body []byte, timeout
 		return r, nil
 	case <-s.done:
 	case <-ctx.Done():
+		s.leave(seq, begin)
 		return response{}, ctx.Err()
 	case <-timer.C:
 		return response{}, s.giveUp()
@@ -71,6 +75,23 @@ func (s *stream) call(ctx context.Context, function string, body []byte, timeout
 func (s *stream) giveUp() error {
 	s.fail(fmt.Errorf("%w: another call had no answer in time", ErrBroken))
 	return ErrTimeout
+}
+
+// silence is how long a server that works is not expected to say nothing at all.
+const silence = time.Second
+
+// leave takes out a call that nobody waits for any more. Where the server has said
+// nothing for long and no other call waits, the network has lost what was sent, for
+// all that is known: the stream ends, as the system would try it again after
+// pauses that grow to minutes.
+func (s *stream) leave(seq uint32, begin time.Time) {
+	s.forget(seq)
+	s.mu.Lock()
+	silent := len(s.mu.waiting) == 0 && s.mu.heard.Before(begin) && time.Since(begin) >= silence
+	s.mu.Unlock()
+	if silent {
+		s.fail(fmt.Errorf("%w: the server is silent", ErrBroken))
+	}
 }
 
 // expect takes the next sequence number and the channel that its answer comes on.
@@ -114,6 +135,7 @@ func (s *stream) read() {
 			return
 		}
 		s.mu.Lock()
+		s.mu.heard = time.Now()
 		waiting := s.mu.waiting[answer.seq]
 		delete(s.mu.waiting, answer.seq)
 		s.mu.Unlock()
