@@ -105,7 +105,7 @@ func (w *Worker) load(ctx context.Context, s *sharer, held *slot, tokens []int32
 	if err != nil || s.gain(match.Pages, has) == 0 {
 		return has.perhaps, err
 	}
-	if err := w.keep(ctx, held, tokens[:match.Tokens]); err != nil {
+	if err := w.keep(ctx, s, held, tokens[:match.Tokens]); err != nil {
 		return has.perhaps, err
 	}
 	if err := w.restore(ctx, held, tokens[:match.Tokens], into); err != nil {
@@ -149,9 +149,14 @@ func (w *Worker) discard(file *slotFile) {
 // keep makes the engine put what a slot holds into its own memory of
 // conversations, as it does itself when another conversation takes the slot,
 // unless what is to be restored has it all. A restore would lose it.
-func (w *Worker) keep(ctx context.Context, held *slot, restored []int32) error {
+//
+// Where slots share one cache the engine clears the idle ones when a request begins.
+// What is restored behind their cells before that has its next rows in front of it,
+// in the cells that have become free: in another order, rows have other last bits
+// and are not published. So they are to be cleared first in any case.
+func (w *Worker) keep(ctx context.Context, s *sharer, held *slot, restored []int32) error {
 	n := len(held.tokens)
-	if !held.unknown && common(held.tokens, restored) == n {
+	if !held.unknown && common(held.tokens, restored) == n && !w.oneCache(s) {
 		return nil
 	}
 	other := int32(0)
@@ -165,6 +170,11 @@ func (w *Worker) keep(ctx context.Context, held *slot, restored []int32) error {
 	}
 	w.memory.put(known.tokens, known.sound)
 	return nil
+}
+
+// oneCache reports whether several slots share one cache.
+func (w *Worker) oneCache(s *sharer) bool {
+	return w.config.Slots > 1 && s.Shape.Sections[0].Streams <= 1
 }
 
 // boundary is where a step for publishing a prompt ends: the last page's end

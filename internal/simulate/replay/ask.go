@@ -68,7 +68,7 @@ func (c *cluster) ask(ctx context.Context, url string, tokens []int32, output in
 	if err != nil {
 		return answer{}, fmt.Errorf("asking %s: %w", url, err)
 	}
-	defer response.Body.Close() //nolint:errcheck // read only
+	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
 		said, _ := io.ReadAll(io.LimitReader(response.Body, 500)) // what there is
 		return answer{}, fmt.Errorf("%w: %s answers a prompt of %d tokens with status %d: %s", ErrAnswer, url, len(tokens), response.StatusCode, said)

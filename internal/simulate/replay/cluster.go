@@ -152,7 +152,7 @@ func (c *cluster) phases(ctx context.Context, w member) (map[string]float64, err
 	if err != nil {
 		return nil, err
 	}
-	defer body.Close() //nolint:errcheck // read only
+	defer body.Close()
 	const before, after = `ollamoon_phase_seconds_sum{phase="`, `"} `
 	found := map[string]float64{}
 	for lines := bufio.NewScanner(body); lines.Scan(); {
@@ -190,7 +190,7 @@ func (c *cluster) get(ctx context.Context, url string, into any) error {
 	if err != nil {
 		return err
 	}
-	defer body.Close() //nolint:errcheck // read only
+	defer body.Close()
 	if err := json.NewDecoder(io.LimitReader(body, maxLine)).Decode(into); err != nil {
 		return fmt.Errorf("%w: %s: %w", ErrAnswer, url, err)
 	}
