@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -60,12 +61,15 @@ func renderReport(file, out string) (string, error) {
 // render writes the page for what a results file holds, of the demo or of a
 // simulation.
 func render(page *bytes.Buffer, data []byte) error {
-	if results.Kind(data) == results.SimulationKind {
+	switch results.Kind(data) {
+	case results.SimulationKind:
 		f, err := results.ParseSimulation(data)
 		if err != nil {
 			return err
 		}
 		return report.RenderSimulation(page, f)
+	case results.ReplayKind:
+		return errors.New("a replay has no page; ollamoon simulate replay prints its table, and the file has each request")
 	}
 	f, err := results.Parse(data)
 	if err != nil {

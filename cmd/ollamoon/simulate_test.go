@@ -105,3 +105,29 @@ func TestSimulateConvert(t *testing.T) {
 		t.Error("a log that is not there is converted")
 	}
 }
+
+// What cannot be replayed is told before anything is asked.
+func TestSimulateReplayRejects(t *testing.T) {
+	file := write(t, "trace.jsonl", smallTrace)
+	const nobody = "http://127.0.0.1:1" // a port without a listener
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{nil, "--url"},
+		{[]string{"--url", nobody, "--requests", "0"}, "--requests 0"},
+		{[]string{"--url", nobody, "--scale", "-1"}, "--scale"},
+		{[]string{"--url", nobody, "--costs", "9b"}, "8b-cpu"},
+		{[]string{"--url", nobody, "--worker-cache", "much"}, "--worker-cache"},
+		{[]string{"--url", nobody, "--trace", file + ".gone"}, "no such file"},
+		{[]string{"--url", nobody, "--out", t.TempDir()}, "a folder"},
+		{[]string{"--url", nobody, "--trace", file, "--scale", "256"}, "asking " + nobody},
+	} {
+		if _, err := run(t, "", append([]string{"simulate", "replay"}, c.args...)...); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%q: %v; want %q", c.args, err, c.want)
+		}
+	}
+	if _, err := run(t, "", "report", write(t, "replay.json", `{"kind":"replay"}`)); err == nil || !strings.Contains(err.Error(), "simulate replay") {
+		t.Errorf("a replay's page: %v", err)
+	}
+}
