@@ -17,7 +17,7 @@ func outage() time.Duration {
 	if os.Getenv("OLLAMOON_FULL") == "1" {
 		return 30 * time.Second
 	}
-	return 6 * time.Second
+	return 7 * time.Second
 }
 
 // Five machines with links of their own give the answers of one llama-server, bit
