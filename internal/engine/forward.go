@@ -14,6 +14,7 @@ func (c *Client) Forward(log *slog.Logger) *httputil.ReverseProxy {
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(&url.URL{Scheme: "http", Host: "engine"})
 			r.Out.Host = r.In.Host
+			r.Out.Header.Del("Expect") // answered here already
 		},
 		Transport:     c.forwards,
 		FlushInterval: -1,

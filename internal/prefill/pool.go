@@ -127,9 +127,6 @@ func (p *Pool) Prefill(ctx context.Context, tenant string, tokens []int32, have,
 		defer cancel()
 	}
 	published, err := p.ask(ctx, best, tenant, tokens)
-	if err == nil {
-		published = end
-	}
 	return max(have, published), best.did(ctx, err)
 }
 

@@ -229,8 +229,12 @@ func (s *standIn) sharing(ctx context.Context, known identity, sealer *page.Seal
 func (s *standIn) adapters(known identity, sealer *page.Sealer) http.Handler {
 	path := s.gate.listener.Prefix + "/lora-adapters"
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != http.MethodPost || r.URL.Path != path {
+		switch {
+		case r.Method != http.MethodPost || r.URL.Path != path:
 			s.worker.ServeHTTP(w, r)
+			return
+		case !s.gate.listener.Authorized(r):
+			s.gate.direct.ServeHTTP(w, r) // the engine refuses it
 			return
 		}
 		ctx := context.WithoutCancel(r.Context()) // what the engine has begun to change has to be known

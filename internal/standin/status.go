@@ -166,6 +166,9 @@ func (s *standIn) status() Status {
 	}
 	status.Estimates = estimated(work.PageLoad, work.TokenCompute)
 	status.Pages = PageStatus(work.Pages)
+	if s.tenant != nil { // these are not for any one tenant to see
+		status.Slots.Each, status.Errors = nil, nil
+	}
 	if pool := s.pool.Load(); pool != nil {
 		status.Prefill = pool.Status()
 	}

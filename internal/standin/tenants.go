@@ -98,9 +98,11 @@ func keyTenant(key string) string {
 	return hex.EncodeToString(digest[:8])
 }
 
-// foreign reports whether a request is one that only a single tenant may make:
-// it shows prompts of others, or changes slots.
-func foreign(path string) bool { return path == "/slots" || strings.HasPrefix(path, "/slots/") }
+// foreign reports whether a path is one that only a single tenant may use: it
+// shows prompts of others, or changes slots or what they are computed with.
+func foreign(path string) bool {
+	return path == "/slots" || strings.HasPrefix(path, "/slots/") || path == "/lora-adapters"
+}
 
 // commonPrompts returns the tokens of the beginnings that tenants have in common:
 // the files' texts, or those that the engine's template makes of chats in JSON.

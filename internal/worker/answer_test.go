@@ -57,10 +57,10 @@ func TestTimingsOf(t *testing.T) {
 
 func TestWithField(t *testing.T) {
 	for in, want := range map[string]string{
-		`{"a":1}`:     `{"id_slot":2,"a":1}`,
-		" {\n}":       " {\"id_slot\":2\n}",
+		`{"a":1}`:     `{"a":1,"id_slot":2}`,
+		" {\n}":       " {\n\"id_slot\":2}",
 		`{}`:          `{"id_slot":2}`,
-		"{ \"a\":1 }": `{"id_slot":2, "a":1 }`,
+		"{ \"a\":1 }": `{ "a":1 ,"id_slot":2}`,
 		`[1]`:         `[1]`,
 	} {
 		if got := string(withField([]byte(in), `"id_slot":2`)); got != want {

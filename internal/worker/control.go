@@ -81,7 +81,7 @@ func (w *Worker) Reshare(ctx context.Context, change func() (*Sharing, error)) e
 		return err
 	}
 	for _, s := range slots { // the engine would reuse their rows all the same
-		if w.config.Engine.Erase(ctx, s.id) == nil {
+		if w.config.Engine.Erase(context.WithoutCancel(ctx), s.id) == nil {
 			s.hold(nil, 0)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 
 	"ollamoon/internal/engine"
 )
@@ -200,18 +201,42 @@ func textOnly(messages json.RawMessage) bool {
 	return true
 }
 
-// withField returns a request's body with a field more, which must be a JSON
-// object that has none of that name.
+// readRequest reads a body as the engine does: names count by their case, and the
+// last of several fields of a name. It fails when the body is no JSON object, or a
+// field of interest has another type.
+func readRequest(body []byte) (request, error) {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(body, &fields); err != nil {
+		return request{}, err
+	}
+	known := map[string]json.RawMessage{}
+	for i := range reflect.TypeFor[request]().NumField() {
+		name := reflect.TypeFor[request]().Field(i).Tag.Get("json")
+		if value, ok := fields[name]; ok {
+			known[name] = value
+		}
+	}
+	exact, err := json.Marshal(known)
+	if err != nil {
+		return request{}, err
+	}
+	var r request
+	err = json.Unmarshal(exact, &r)
+	return r, err
+}
+
+// withField returns a request's body, a JSON object, with a field more: the last
+// one, which counts before all others of its name.
 func withField(body []byte, field string) []byte {
-	i := bytes.IndexByte(body, '{')
+	i := bytes.LastIndexByte(body, '}')
 	if i < 0 {
 		return body
 	}
-	if rest := bytes.TrimLeft(body[i+1:], " \t\r\n"); len(rest) > 0 && rest[0] != '}' {
-		field += ","
+	if before := bytes.TrimRight(body[:i], " \t\r\n"); !bytes.HasSuffix(before, []byte("{")) {
+		field = "," + field
 	}
 	out := make([]byte, 0, len(body)+len(field))
-	out = append(out, body[:i+1]...)
+	out = append(out, body[:i]...)
 	out = append(out, field...)
-	return append(out, body[i+1:]...)
+	return append(out, body[i:]...)
 }

@@ -56,8 +56,9 @@ func (w *Worker) here(s *sharer, from, to int) time.Duration {
 type progress struct {
 	sync.WaitGroup
 	// told, if not nil, is called with how many tokens' pages are in the store.
-	told func(tokens int)
-	mu   struct {
+	told  func(tokens int)
+	begun bool // something is published
+	mu    struct {
 		sync.Mutex
 		err error // the first
 	}
@@ -89,6 +90,8 @@ func (w *Worker) Compute(ctx context.Context, tenant string, tokens []int32, pub
 	switch {
 	case s == nil, !s.Role.Publishes():
 		return ErrNotShared
+	case tenant != "" && w.config.Tenant == nil:
+		return fmt.Errorf("%w: this worker keeps no tenants apart; start it with --ollamoon-tenants router, as the one who asks", ErrNotShared)
 	case len(tokens) > w.config.Context:
 		return fmt.Errorf("%w: %d tokens in a context of %d", ErrNotShared, len(tokens), w.config.Context)
 	case s.publishable(len(tokens)) == 0:
@@ -104,10 +107,18 @@ func (w *Worker) Compute(ctx context.Context, tenant string, tokens []int32, pub
 	}
 	at := &progress{told: published}
 	var took breakdown
-	_, err = w.fill(ctx, s, slots[0], tokens, &took, at)
+	held := slots[0]
+	_, err = w.fill(ctx, s, held, tokens, &took, at)
+	if err == nil && took.store == 0 && !at.begun {
+		held.stored = 0 // the slot has it, and the store, which is asked for it, has not
+		err = w.publish(ctx, s, held, savedMore, at)
+	}
 	at.Wait()
 	if err != nil {
 		return err
+	}
+	if took.store > 0 && published != nil {
+		published(took.store)
 	}
 	return at.err()
 }

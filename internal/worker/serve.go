@@ -3,7 +3,6 @@ package worker
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -27,14 +26,9 @@ func (w *Worker) serveCompletion(rw http.ResponseWriter, r *http.Request, endpoi
 		http.Error(rw, "reading the request: "+err.Error(), http.StatusBadRequest)
 		return
 	}
-	var req request
-	malformed := json.Unmarshal(body, &req) != nil
-	if malformed && !json.Valid(body) {
-		w.answer(rw, r, body, nil) // the engine says what is wrong with it
-		return
-	}
+	req, malformed := readRequest(body)
 	want := req.slotWanted()
-	if malformed {
+	if malformed != nil || want >= w.config.Slots {
 		want = allSlots // the engine may know what to do with it, on slots of its choice
 	}
 	asked := body
@@ -45,7 +39,7 @@ func (w *Worker) serveCompletion(rw http.ResponseWriter, r *http.Request, endpoi
 	}
 	s := w.sharer(tenant)
 	var tokens []int32
-	if !malformed {
+	if malformed == nil {
 		tokens, took.outcome = w.predict(ctx, s, predictions[endpoint], &req, body)
 	}
 	if tokens != nil {
@@ -74,9 +68,10 @@ func (w *Worker) serveCompletion(rw http.ResponseWriter, r *http.Request, endpoi
 	if tokens != nil {
 		took.announce(rw.Header())
 	}
-	if !malformed && (req.IDSlot == nil || *req.IDSlot < 0) {
+	if malformed == nil && (req.IDSlot == nil || *req.IDSlot < 0) {
 		body = withField(body, fmt.Sprintf(`"id_slot":%d`, held.id))
 	}
+	alone := w.queue.alone()
 	known := *held
 	held.forget() // and so it stays when the answer breaks off, which is a panic
 	seen := w.answer(rw, r, body, &fix)
@@ -86,6 +81,9 @@ func (w *Worker) serveCompletion(rw http.ResponseWriter, r *http.Request, endpoi
 	whole := seen.ok && seen.cached+seen.computed+seen.predicted < w.config.Context-1
 	confirmed := whole && tokens != nil && seen.cached+seen.computed == len(tokens)
 	held.advance(tokens, seen.cached, seen.computed, w.config.UBatch, confirmed, &w.memory)
+	if s != nil && s.Exact && !alone() {
+		held.sound = min(held.sound, seen.cached)
+	}
 	if whole && took.outcome == Short {
 		held.short = func(ctx context.Context) ([]int32, error) {
 			return predictions[endpoint](ctx, w.config.Engine, &req, asked)

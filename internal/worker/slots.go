@@ -89,6 +89,7 @@ type queue struct {
 		free    []*slot // the one used longest ago first
 		waiting []*wait
 		known   []SlotStatus // of each slot, when it was last free
+		handed  int          // how often slots were handed out
 	}
 	slots []*slot
 }
@@ -189,6 +190,21 @@ func (q *queue) idle() int {
 	return len(q.mu.free)
 }
 
+// alone returns a function that reports whether one slot, the caller's, was the
+// only one in use since.
+func (q *queue) alone() func() bool {
+	look := func() (int, bool) {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		return q.mu.handed, len(q.mu.free) == len(q.slots)-1
+	}
+	before, only := look()
+	return func() bool {
+		after, still := look()
+		return only && still && before == after
+	}
+}
+
 // serve hands out what is free. One that waits for a named slot lets others
 // pass; one that waits for all does not.
 func (q *queue) serve() {
@@ -204,6 +220,7 @@ func (q *queue) serve() {
 		}
 		q.mu.free = slices.DeleteFunc(q.mu.free, func(s *slot) bool { return slices.Contains(slots, s) })
 		q.mu.waiting = slices.Delete(q.mu.waiting, i, i+1)
+		q.mu.handed++
 		w.got <- slots
 	}
 }

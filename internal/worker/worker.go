@@ -173,17 +173,5 @@ func (w *Worker) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 // authorized reports whether the engine will accept a request's key: one that
 // it will refuse should not cause any work.
 func (w *Worker) authorized(r *http.Request) bool {
-	if len(w.config.APIKeys) == 0 {
-		return true
-	}
-	key := r.Header.Get("X-Api-Key")
-	if bearer, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok {
-		key = bearer
-	}
-	for _, k := range w.config.APIKeys {
-		if k == key {
-			return true
-		}
-	}
-	return false
+	return engine.Listener{APIKeys: w.config.APIKeys}.Authorized(r)
 }
