@@ -21,7 +21,12 @@ func newReportCommand() *cobra.Command {
 		Short: "Render a results file as a page for a browser",
 		Long: "Checks FILE, which a benchmark or a simulation wrote, against its schema and renders\n" +
 			"its figures and charts as one HTML page that needs no network.",
-		Args: cobra.ExactArgs(1),
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return errors.New("name one results FILE, such as demo/bench-results.json")
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if out == "" {
 				out = filepath.Join(filepath.Dir(args[0]), "index.html")

@@ -107,14 +107,14 @@ func route(cmd *cobra.Command, c router.Config, o routeOptions, args []string) e
 	c.Logger = slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: level}))
 	defer steady()()
 	ctx := cmd.Context()
-	rt, err := router.New(ctx, c)
-	if err != nil {
-		return err
-	}
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort(o.host, strconv.Itoa(o.port)))
 	if err != nil {
-		rt.Close()
 		return fmt.Errorf("listening: %w", err)
+	}
+	rt, err := router.New(ctx, c)
+	if err != nil {
+		_ = listener.Close() // nobody has been served
+		return err
 	}
 	if ip := listener.Addr().(*net.TCPAddr).IP; !ip.IsLoopback() && c.Keys == nil {
 		c.Logger.Warn("whoever reaches this address can use the workers; --api-keys asks for keys", "address", listener.Addr())
