@@ -45,7 +45,7 @@ func TestReportRejects(t *testing.T) {
 		args []string
 		want []string
 	}{
-		{[]string{"report"}, []string{"accepts 1 arg"}},
+		{[]string{"report"}, []string{"name one results FILE"}},
 		{[]string{"report", filepath.Join(dir, "none.json")}, []string{"reading results", "none.json"}},
 		{[]string{"report", bad}, []string{bad, "at '/schema_version': value must be 1", "additional properties 'speed'", "missing properties", "'transfer'"}},
 		{[]string{"report", exampleResults, "--out", filepath.Join(dir, "no", "page.html")}, []string{"writing the report", "no such file"}},
