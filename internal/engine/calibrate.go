@@ -81,7 +81,7 @@ func calibrationPrompt(ctx context.Context, c *Client) ([]int32, error) {
 // cutAndMake saves a slot, cuts the file and makes it again from its page, and
 // restores what was made into the erased slot.
 func cutAndMake(ctx context.Context, c *Client, slot int, folder string, tokens []int32) (slotfile.Shape, error) {
-	const saved, made = "calibration-saved", "calibration-made"
+	saved, made := calibrationFile("saved"), calibrationFile("made")
 	none := slotfile.Shape{}
 	defer os.Remove(filepath.Join(folder, saved)) //nolint:errcheck // a leftover harms nobody
 	defer os.Remove(filepath.Join(folder, made))  //nolint:errcheck // a leftover harms nobody
@@ -115,10 +115,16 @@ func cutAndMake(ctx context.Context, c *Client, slot int, folder string, tokens 
 	return file.Shape, nil
 }
 
+// calibrationFile names a file apart from those of other processes, which may
+// calibrate in the same folder at the same time.
+func calibrationFile(what string) string {
+	return fmt.Sprintf("ollamoon-%d-calibration-%s", os.Getpid(), what)
+}
+
 // restoreZeros fills a slot with a prompt longer than a sliding window, made of
 // the given tokens, and returns it.
 func restoreZeros(ctx context.Context, c *Client, slot int, folder string, shape slotfile.Shape, tokens []int32, window int) ([]int32, error) {
-	const made = "calibration-zeros"
+	made := calibrationFile("zeros")
 	defer os.Remove(filepath.Join(folder, made)) //nolint:errcheck // a leftover harms nobody
 	pages := window/len(tokens) + 2
 	prompt := slices.Repeat(tokens, pages)

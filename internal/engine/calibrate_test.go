@@ -122,3 +122,12 @@ func TestReadyOfWhatEnds(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// Several engines are calibrated at once in one folder, by processes of the same
+// user.
+func TestFilesOfACalibrationAreThisProcesss(t *testing.T) {
+	mine := fmt.Sprintf("ollamoon-%d-", os.Getpid())
+	if got := calibrationFile("saved"); !strings.HasPrefix(got, mine) || got == calibrationFile("made") {
+		t.Errorf("%q, want one of this process's, %q", got, mine)
+	}
+}

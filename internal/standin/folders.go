@@ -103,7 +103,7 @@ func private(path string) error {
 }
 
 // ownName is the name of a slot file, or of the folder of a process.
-var ownName = regexp.MustCompile(`^ollamoon-(\d+)-(\d+|run)$`)
+var ownName = regexp.MustCompile(`^ollamoon-(\d+)-(\d+|run|calibration-[a-z]+)$`)
 
 // sweep removes from a folder what dead processes have left there.
 func sweep(folder string) {

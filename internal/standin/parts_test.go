@@ -179,7 +179,7 @@ func TestSweepLeavesTheLiving(t *testing.T) {
 	dead, alive := over.Process.Pid, os.Getppid()
 	folder := t.TempDir()
 	for _, name := range []string{
-		fmt.Sprintf("ollamoon-%d-1", dead), fmt.Sprintf("ollamoon-%d-2", alive), fmt.Sprintf("ollamoon-%d-3", os.Getpid()),
+		fmt.Sprintf("ollamoon-%d-1", dead), fmt.Sprintf("ollamoon-%d-calibration-saved", dead), fmt.Sprintf("ollamoon-%d-2", alive), fmt.Sprintf("ollamoon-%d-3", os.Getpid()),
 		fmt.Sprintf("ollamoon-%d-x", dead), "mine",
 	} {
 		if err := os.WriteFile(filepath.Join(folder, name), nil, 0o600); err != nil {
