@@ -14,7 +14,7 @@ case "${1:-}" in
 	exit 2
 	;;
 esac
-fuzz_count=50000x
+fuzz_count=20000x
 test_timeout=25m
 if [ -n "$full" ]; then
 	fuzz_count=3000000x
@@ -69,7 +69,8 @@ format() {
 	}
 }
 
-tests() { CGO_ENABLED=1 go test -race -count 1 -p 2 -timeout "$test_timeout" ./...; }
+# The longest first, so that the others run beside it.
+tests() { CGO_ENABLED=1 go test -race -count 1 -p 2 -timeout "$test_timeout" ./internal/worker ./...; }
 
 # Tests in files that the race detector excludes, such as those of allocations.
 tests_without_race() {
