@@ -2,12 +2,9 @@ package results
 
 import (
 	_ "embed"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
-
-	"ollamoon/internal/wholefile"
 )
 
 // ReplaySchema is the JSON schema (draft 2020-12) of a Replay file.
@@ -71,25 +68,10 @@ type ReplayedAnswer struct {
 }
 
 // Write writes the file, whole or not at all.
-func (f *Replay) Write(path string) error {
-	data, err := f.JSON()
-	if err != nil {
-		return err
-	}
-	if err := wholefile.Write(path, data); err != nil {
-		return fmt.Errorf("writing results: %w", err)
-	}
-	return nil
-}
+func (f *Replay) Write(path string) error { return write(path, f) }
 
 // JSON returns what Write writes.
-func (f *Replay) JSON() ([]byte, error) {
-	data, err := json.MarshalIndent(f, "", "  ")
-	if err != nil {
-		return nil, fmt.Errorf("writing results: %w", err)
-	}
-	return append(data, '\n'), nil
-}
+func (f *Replay) JSON() ([]byte, error) { return encode(f) }
 
 // ParseReplay checks data against the schema and its figures against each other,
 // and decodes it. The error names every place that is wrong.

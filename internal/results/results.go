@@ -14,8 +14,6 @@ import (
 	"fmt"
 	"os"
 	"time"
-
-	"ollamoon/internal/wholefile"
 )
 
 // Schema is the JSON schema (draft 2020-12) of the file.
@@ -203,13 +201,4 @@ func Read(path string) (*File, error) {
 }
 
 // Write writes a results file, whole or not at all.
-func (f *File) Write(path string) error {
-	data, err := json.MarshalIndent(f, "", "  ")
-	if err != nil {
-		return fmt.Errorf("writing results: %w", err)
-	}
-	if err := wholefile.Write(path, append(data, '\n')); err != nil {
-		return fmt.Errorf("writing results: %w", err)
-	}
-	return nil
-}
+func (f *File) Write(path string) error { return write(path, f) }

@@ -7,8 +7,6 @@ import (
 	"math"
 	"slices"
 	"time"
-
-	"ollamoon/internal/wholefile"
 )
 
 // SimulationSchema is the JSON schema (draft 2020-12) of a Simulation file.
@@ -110,25 +108,10 @@ type Percentiles struct {
 }
 
 // Write writes the file, whole or not at all.
-func (f *Simulation) Write(path string) error {
-	data, err := f.JSON()
-	if err != nil {
-		return err
-	}
-	if err := wholefile.Write(path, data); err != nil {
-		return fmt.Errorf("writing results: %w", err)
-	}
-	return nil
-}
+func (f *Simulation) Write(path string) error { return write(path, f) }
 
 // JSON returns what Write writes.
-func (f *Simulation) JSON() ([]byte, error) {
-	data, err := json.MarshalIndent(f, "", "  ")
-	if err != nil {
-		return nil, fmt.Errorf("writing results: %w", err)
-	}
-	return append(data, '\n'), nil
-}
+func (f *Simulation) JSON() ([]byte, error) { return encode(f) }
 
 // Kind returns the kind that a file of results names; empty for those of the demo,
 // and for what is none.
