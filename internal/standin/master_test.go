@@ -3,7 +3,6 @@ package standin
 import (
 	"context"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -15,9 +14,6 @@ import (
 // again: requests are answered all the time, after a few failures the store is not
 // asked any more, and prompts are shared when it is there.
 func TestMasterThatComesAndGoes(t *testing.T) {
-	if os.Getenv("OLLAMOON_FULL") != "1" {
-		t.Skip("only with OLLAMOON_FULL=1")
-	}
 	programs, err := cluster.Programs(cluster.Version)
 	if err != nil {
 		t.Fatal(err)

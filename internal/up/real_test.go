@@ -317,7 +317,6 @@ func TestCluster(t *testing.T) {
 
 // Without Mooncake; and nothing survives a killed parent.
 func TestClusterOnAFolder(t *testing.T) {
-	full(t)
 	c := up(t, "--prefill", "1", "--decode", "2", "--store", "file:"+filepath.Join(t.TempDir(), "pages"))
 	if found := c.processes(); len(found["mooncake_master"]) != 0 {
 		t.Error(found)
@@ -330,7 +329,6 @@ func TestClusterOnAFolder(t *testing.T) {
 
 // API keys are asked for at the router, and workers answer nobody else.
 func TestClusterWithKeys(t *testing.T) {
-	full(t)
 	keys := filepath.Join(t.TempDir(), "keys")
 	if err := os.WriteFile(keys, []byte("alice key-of-alice\nbob key-of-bob\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -355,12 +353,4 @@ func TestClusterWithKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.end(0)
-}
-
-// full skips what takes long, but in full runs.
-func full(t *testing.T) {
-	t.Helper()
-	if os.Getenv("OLLAMOON_FULL") == "" {
-		t.Skip("only with OLLAMOON_FULL=1")
-	}
 }
