@@ -2,9 +2,7 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"strconv"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -65,9 +63,9 @@ func newBenchRunCommand(cmd *cobra.Command, engine *bench.EngineOptions) *cobra.
 		if err := wholefile.Check(out); err != nil { // known before the run, not after it
 			return fmt.Errorf("the results file: %w", err)
 		}
-		program, err := os.Executable()
+		program, err := ownPath()
 		if err != nil {
-			return fmt.Errorf("finding this program: %w", err)
+			return err
 		}
 		o.Contender = supervise.Command{Path: program, Args: []string{"bench", "contender"}}
 		o.Sender = supervise.Command{Path: program, Args: []string{"bench", "sender"}}
@@ -76,7 +74,7 @@ func newBenchRunCommand(cmd *cobra.Command, engine *bench.EngineOptions) *cobra.
 		}
 		o.Seal, o.SegmentBytes = bench.Seal(seal), segmentMiB<<20
 		if o.Command == "" {
-			o.Command = strings.Join(append([]string{"ollamoon"}, os.Args[1:]...), " ")
+			o.Command = commandLine()
 		}
 		f, err := runBench(cmd, o)
 		if err != nil {

@@ -1,15 +1,10 @@
 package main
 
 import (
-	"fmt"
-	"os"
-	"strings"
-
 	"github.com/spf13/cobra"
 
 	"ollamoon/internal/bench"
 	"ollamoon/internal/supervise"
-	"ollamoon/internal/wholefile"
 )
 
 func newBenchApartCommand() *cobra.Command {
@@ -25,18 +20,16 @@ func newBenchApartCommand() *cobra.Command {
 		Example: "  ollamoon bench apart --rounds 1",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if out != "" {
-				if err := wholefile.Check(out); err != nil { // known before the run, not after it
-					return fmt.Errorf("the results file: %w", err)
-				}
+			if err := checkOut(out); err != nil {
+				return err
 			}
-			program, err := os.Executable()
+			program, err := ownPath()
 			if err != nil {
-				return fmt.Errorf("finding this program: %w", err)
+				return err
 			}
 			o.Worker = supervise.Command{Path: program, Args: []string{"llama-server"}}
 			o.Progress = bench.NewProgress(cmd.ErrOrStderr())
-			o.Command = strings.Join(append([]string{"ollamoon"}, os.Args[1:]...), " ")
+			o.Command = commandLine()
 			result, err := bench.RunApart(cmd.Context(), o)
 			if err != nil {
 				return err

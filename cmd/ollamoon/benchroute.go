@@ -2,14 +2,12 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"strconv"
 
 	"github.com/spf13/cobra"
 
 	"ollamoon/internal/bench/routing"
 	"ollamoon/internal/supervise"
-	"ollamoon/internal/wholefile"
 )
 
 func newBenchRouteCommand() *cobra.Command {
@@ -25,14 +23,12 @@ func newBenchRouteCommand() *cobra.Command {
 		Example: "  ollamoon bench route",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if out != "" {
-				if err := wholefile.Check(out); err != nil { // known before the run, not after it
-					return fmt.Errorf("the results file: %w", err)
-				}
+			if err := checkOut(out); err != nil {
+				return err
 			}
-			program, err := os.Executable()
+			program, err := ownPath()
 			if err != nil {
-				return fmt.Errorf("finding this program: %w", err)
+				return err
 			}
 			o.Router = supervise.Command{Path: program, Args: []string{"route"}}
 			o.Worker = supervise.Command{Path: program, Args: []string{"bench", "route-worker"}}

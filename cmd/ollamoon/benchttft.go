@@ -1,17 +1,12 @@
 package main
 
 import (
-	"fmt"
-	"os"
-	"strings"
-
 	"github.com/spf13/cobra"
 
 	"ollamoon/internal/bench"
 	"ollamoon/internal/cluster"
 	"ollamoon/internal/results"
 	"ollamoon/internal/supervise"
-	"ollamoon/internal/wholefile"
 )
 
 // A benchTTFT is what the flags of bench ttft say.
@@ -60,36 +55,21 @@ func newBenchTTFTCommand() *cobra.Command {
 }
 
 func (b *benchTTFT) run(cmd *cobra.Command) error {
-	if b.out != "" {
-		if err := wholefile.Check(b.out); err != nil { // known before the run, not after it
-			return fmt.Errorf("the results file: %w", err)
-		}
+	if err := checkOut(b.out); err != nil {
+		return err
 	}
-	program, err := os.Executable()
+	program, err := ownPath()
 	if err != nil {
-		return fmt.Errorf("finding this program: %w", err)
+		return err
 	}
 	b.what.Worker = supervise.Command{Path: program, Args: []string{standInName}}
 	b.options.Seal, b.options.SegmentBytes = bench.Seal(b.seal), b.segmentMiB<<20
-	b.options.Command = strings.Join(append([]string{"ollamoon"}, os.Args[1:]...), " ")
+	b.options.Command = commandLine()
 	f, err := b.measure(cmd)
 	if err != nil {
 		return err
 	}
-	if b.out != "" {
-		if err := f.Write(b.out); err != nil {
-			return err
-		}
-	}
-	if !b.json {
-		return bench.SummarizeTTFT(cmd.OutOrStdout(), f)
-	}
-	data, err := f.JSON()
-	if err != nil {
-		return err
-	}
-	_, err = cmd.OutOrStdout().Write(data)
-	return err
+	return tell(cmd, f, b.out, b.json, func() error { return bench.SummarizeTTFT(cmd.OutOrStdout(), f) })
 }
 
 // measure runs with progress on standard error.

@@ -2,10 +2,8 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"runtime"
-	"strings"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -16,7 +14,6 @@ import (
 	"ollamoon/internal/simulate"
 	"ollamoon/internal/simulate/replay"
 	"ollamoon/internal/simulate/trace"
-	"ollamoon/internal/wholefile"
 )
 
 // A replaying is what simulate replay was asked for.
@@ -62,10 +59,8 @@ func newSimulateReplayCommand() *cobra.Command {
 }
 
 func (r *replaying) run(cmd *cobra.Command) error {
-	if r.out != "" {
-		if err := wholefile.Check(r.out); err != nil { // known before the run, not after it
-			return fmt.Errorf("the results file: %w", err)
-		}
+	if err := checkOut(r.out); err != nil {
+		return err
 	}
 	o, err := r.options()
 	if err != nil {
@@ -83,7 +78,7 @@ func (r *replaying) run(cmd *cobra.Command) error {
 		return err
 	}
 	f.GeneratedAt, f.Host = time.Now(), host
-	f.Command = strings.Join(append([]string{"ollamoon"}, os.Args[1:]...), " ")
+	f.Command = commandLine()
 	f.Versions = map[string]string{"ollamoon": version, "go": runtime.Version()}
 	return r.tell(cmd, f)
 }
@@ -124,18 +119,5 @@ func (r *replaying) options() (o replay.Options, err error) {
 
 // tell writes and prints what came of it.
 func (r *replaying) tell(cmd *cobra.Command, f *results.Replay) error {
-	if r.out != "" {
-		if err := f.Write(r.out); err != nil {
-			return err
-		}
-	}
-	if !r.asJSON {
-		return replay.Write(cmd.OutOrStdout(), f)
-	}
-	data, err := f.JSON()
-	if err != nil {
-		return err
-	}
-	_, err = cmd.OutOrStdout().Write(data)
-	return err
+	return tell(cmd, f, r.out, r.asJSON, func() error { return replay.Write(cmd.OutOrStdout(), f) })
 }

@@ -18,7 +18,6 @@ import (
 	"ollamoon/internal/results"
 	"ollamoon/internal/simulate"
 	"ollamoon/internal/simulate/trace"
-	"ollamoon/internal/wholefile"
 )
 
 // A simulation is what simulate was asked for.
@@ -74,10 +73,8 @@ func newSimulateCommand() *cobra.Command {
 }
 
 func (s *simulation) run(cmd *cobra.Command) error {
-	if s.out != "" {
-		if err := wholefile.Check(s.out); err != nil { // known before the run, not after it
-			return fmt.Errorf("the results file: %w", err)
-		}
+	if err := checkOut(s.out); err != nil {
+		return err
 	}
 	if err := s.parse(); err != nil {
 		return err
@@ -90,20 +87,7 @@ func (s *simulation) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	if s.out != "" {
-		if err := f.Write(s.out); err != nil {
-			return err
-		}
-	}
-	if !s.asJSON {
-		return simulate.Summarize(cmd.OutOrStdout(), f)
-	}
-	data, err := f.JSON()
-	if err != nil {
-		return err
-	}
-	_, err = cmd.OutOrStdout().Write(data)
-	return err
+	return tell(cmd, f, s.out, s.asJSON, func() error { return simulate.Summarize(cmd.OutOrStdout(), f) })
 }
 
 // parse turns words into what they mean.
@@ -159,7 +143,7 @@ func (s *simulation) play(ctx context.Context, t *trace.Trace, p *trace.Pages, e
 	}
 	f := s.grid.File(t, p, cells, outcomes)
 	f.GeneratedAt = time.Now()
-	f.Command = strings.Join(append([]string{"ollamoon"}, os.Args[1:]...), " ")
+	f.Command = commandLine()
 	f.Versions = map[string]string{"ollamoon": version, "go": runtime.Version()}
 	f.Trace.Name = filepath.Base(s.trace)
 	return f, nil
