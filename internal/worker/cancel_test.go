@@ -9,14 +9,14 @@ import (
 	"testing"
 	"time"
 
+	"ollamoon/internal/engine/enginetest"
 	"ollamoon/store/faulty"
 )
 
 // A phase is a time of a request's life in which its client goes away.
 type phase struct {
-	name  string
-	times int
-	body  func(i int) map[string]any
+	name string
+	body func(i int) map[string]any
 	// begin is called before each request, with all slots held and empty.
 	begin func(slots []*slot)
 	cue   func(i int) func(*departure) bool
@@ -26,10 +26,19 @@ type phase struct {
 // the engine's as soon as its batch is over; no buffer of the store, slot file,
 // child or half page is left, and other requests are not harmed.
 func TestClientsThatLeave(t *testing.T) {
+	t.Run("two layers", func(t *testing.T) { leaving(t, times(40, 500), "-m", enginetest.Small(t)) })
+	if full() {
+		t.Run("the whole model", func(t *testing.T) { leaving(t, 20) })
+	}
+}
+
+// leaving has clients go away in every phase, n in each.
+func leaving(t *testing.T, n int, args ...string) {
+	t.Helper()
 	lending := &lender{Store: newStore(t)}
 	cues := faulty.New(lending)
 	var sharing *Sharing
-	args := []string{"-c", "2048", "-np", "2", "-no-kvu", "-b", "128", "-ub", "128"}
+	args = append([]string{"-c", "2048", "-np", "2", "-no-kvu", "-b", "128", "-ub", "128"}, args...)
 	r := start(t, cues, func(s *Sharing) { sharing = s }, args...)
 	judge := outside(t, sharing)
 	prompt := r.tokens("p", 330)
@@ -75,21 +84,19 @@ func TestClientsThatLeave(t *testing.T) {
 		}
 	}
 	file := func(int) func(*departure) bool { return r.atFile }
-	many, some, few := times(40, 500), times(12, 200), times(5, 100) // an engine takes a second to see that a client has gone
-
 	phases := []phase{
-		{name: "decode", times: few, body: the(long), cue: during(200 * time.Millisecond)},
-		{name: "stream", times: some, body: the(streamed), cue: func(i int) func(*departure) bool {
+		{name: "decode", body: the(long), cue: during(200 * time.Millisecond)},
+		{name: "stream", body: the(streamed), cue: func(i int) func(*departure) bool {
 			return func(d *departure) bool { return d.read.Load() > int64(i)*100 }
 		}},
-		{name: "predicting", times: many, body: the(short), cue: during(8 * time.Millisecond)},
-		{name: "lookup", times: many, body: the(short), begin: hang(faulty.Exist), cue: calls(faulty.Exist)},
-		{name: "load", times: many, body: the(short), begin: hang(faulty.Get), cue: calls(faulty.Get)},
-		{name: "keeping a conversation", times: some, body: the(short), begin: unknown, cue: during(60 * time.Millisecond)},
-		{name: "restore", times: many, body: the(short), begin: unknown, cue: file},
-		{name: "prefill", times: few, body: fresh, cue: during(500 * time.Millisecond)},
-		{name: "save", times: few, body: fresh, cue: file},
-		{name: "publishing", times: few, body: fresh, cue: calls(faulty.Put), begin: func([]*slot) {
+		{name: "predicting", body: the(short), cue: during(8 * time.Millisecond)},
+		{name: "lookup", body: the(short), begin: hang(faulty.Exist), cue: calls(faulty.Exist)},
+		{name: "load", body: the(short), begin: hang(faulty.Get), cue: calls(faulty.Get)},
+		{name: "keeping a conversation", body: the(short), begin: unknown, cue: during(60 * time.Millisecond)},
+		{name: "restore", body: the(short), begin: unknown, cue: file},
+		{name: "prefill", body: fresh, cue: during(60 * time.Millisecond)},
+		{name: "save", body: fresh, cue: file},
+		{name: "publishing", body: fresh, cue: calls(faulty.Put), begin: func([]*slot) {
 			cues.Add(faulty.Fault{Ops: faulty.Put, Delay: 20 * time.Millisecond})
 		}},
 	}
@@ -98,7 +105,7 @@ func TestClientsThatLeave(t *testing.T) {
 	var freed, idle time.Duration
 	for _, p := range phases {
 		left, begun := 0, time.Now()
-		for i := range p.times {
+		for i := range n {
 			r.held(func(slots []*slot, _ time.Duration) {
 				r.emptied(slots)
 				cues.Clear()
@@ -129,9 +136,9 @@ func TestClientsThatLeave(t *testing.T) {
 			})
 		}
 		t.Logf("%s: in %v %d of %d left; slots were free after at most %v, the engine's after %v",
-			p.name, time.Since(begun), left, p.times, freed, idle)
-		if left < p.times/4 {
-			t.Errorf("%s: only %d of %d left before the end", p.name, left, p.times)
+			p.name, time.Since(begun), left, n, freed, idle)
+		if left < n/2 {
+			t.Errorf("%s: only %d of %d left before the end", p.name, left, n)
 		}
 		cues.Clear()
 		r.fresh(0)
@@ -139,15 +146,15 @@ func TestClientsThatLeave(t *testing.T) {
 			t.Errorf("after %s: %q with %d tokens reused, want %q", p.name, got.Content, got.Timings.CacheTokens, want.Content)
 		}
 	}
-	r.queued(times(40, 500))
+	r.queued(n)
 	stop()
 	whole := 0
 	for i := range anew {
 		whole += pagesOf(t, judge, other(i+1))
 	}
 	t.Logf("of %d prompts that were left %d pages are in the store", anew, whole)
-	if n := children(t); n != born {
-		t.Errorf("%d children, before %d", n, born)
+	if got := children(t); got != born {
+		t.Errorf("%d children, before %d", got, born)
 	}
 	if got := r.worker.Status(); got.Free != 2 || got.Waiting != 0 {
 		t.Errorf("status %+v", got)

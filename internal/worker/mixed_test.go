@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"ollamoon/internal/engine/enginetest"
 	"ollamoon/store"
 	"ollamoon/store/file"
 	"ollamoon/store/memory"
@@ -118,12 +119,21 @@ func inSharedMemory(t *testing.T) {
 // memory does not grow, and each answer is that of an engine without this
 // package, digit for digit.
 func TestMixedPromptsInASmallStore(t *testing.T) {
-	const budget = 20 << 20 // three pages
+	t.Run("the whole model", func(t *testing.T) { mixedPrompts(t, 30, 20<<20) })
+	if full() {
+		t.Run("two layers", func(t *testing.T) { mixedPrompts(t, 2500, 20<<20/15, "-m", enginetest.Small(t)) })
+	}
+}
+
+// mixedPrompts asks n of them of a worker with files and of one with a store in
+// memory, with a budget in bytes of some three pages.
+func mixedPrompts(t *testing.T, n int, budget int64, args ...string) {
+	t.Helper()
 	// One batch holds any prompt, so that no engine computes a part of less than
 	// minBatch tokens.
-	args := []string{"-c", "2048", "-b", "1024", "-ub", "1024", "--cache-ram", "0"}
+	args = append([]string{"-c", "2048", "-b", "1024", "-ub", "1024", "--cache-ram", "0"}, args...)
 	twin := start(t, nil, nil, append(args, "-np", "1")...)
-	prompts := twin.mixed(times(30, 2500))
+	prompts := twin.mixed(n)
 	want := make([]answer, len(prompts))
 	for i, prompt := range prompts {
 		want[i] = twin.ask(briefly(prompt))

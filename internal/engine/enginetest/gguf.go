@@ -1,16 +1,25 @@
-// Package enginetest makes small files that tests start an engine with: a LoRA
-// adapter and a control vector for the model that scripts/setup.sh installs
-// (engine.Programs.Model), real ones, of random numbers that are the same each
-// time. It is for tests only; a file that cannot be written fails the test.
+// Package enginetest makes files that tests start an engine with, of or for the
+// model that scripts/setup.sh installs (engine.Programs.Model): that model with few
+// of its layers, and a LoRA adapter and a control vector of random numbers that are
+// the same each time. It is for tests only; a file that cannot be written fails the
+// test.
 package enginetest
 
 import (
 	"bytes"
 	"encoding/binary"
+	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
 	"testing"
+
+	"github.com/ollama/ollama/fs/ggml"
+
+	"ollamoon/internal/engine"
 )
 
 // width and valueWidth are the model's: of its state, and of its values.
@@ -21,9 +30,12 @@ const width, valueWidth = 576, 192
 func Adapter(t *testing.T) string {
 	t.Helper()
 	return write(
-		t, "adapter.gguf", "llama",
-		map[string]any{"general.type": "adapter", "adapter.type": "lora", "adapter.lora.alpha": float32(1)},
-		[]tensor{{"blk.0.attn_v.weight.lora_a", []uint64{width, 1}}, {"blk.0.attn_v.weight.lora_b", []uint64{1, valueWidth}}},
+		t, "adapter.gguf",
+		ggml.KV{
+			"general.architecture": "llama", "general.type": "adapter",
+			"adapter.type": "lora", "adapter.lora.alpha": float32(1),
+		},
+		[]*ggml.Tensor{random("blk.0.attn_v.weight.lora_a", width, 1), random("blk.0.attn_v.weight.lora_b", 1, valueWidth)},
 	)
 }
 
@@ -32,74 +44,79 @@ func Adapter(t *testing.T) string {
 func ControlVector(t *testing.T) string {
 	t.Helper()
 	return write(
-		t, "vector.gguf", "controlvector",
-		map[string]any{"controlvector.model_hint": "llama"},
-		[]tensor{{"direction.1", []uint64{width}}},
+		t, "vector.gguf",
+		ggml.KV{"general.architecture": "controlvector", "controlvector.model_hint": "llama"},
+		[]*ggml.Tensor{random("direction.1", width)},
 	)
 }
 
-// A tensor of a GGUF file, of 32-bit floats.
-type tensor struct {
-	name  string
-	shape []uint64
-}
-
-// Types of GGUF's fields and tensors.
-const (
-	typeFloat  uint32 = 6
-	typeString uint32 = 8
-	typeF32    uint32 = 0
-)
-
-// write writes a file in GGUF's third version.
-func write(t *testing.T, name, architecture string, fields map[string]any, tensors []tensor) string {
+// Small writes the model with its first two layers only, and returns its path. Its
+// words and its tokens are the model's, its answers make no sense, and it computes
+// a prompt more than ten times as fast: for tests in which only the number of
+// requests counts.
+func Small(t *testing.T) string {
 	t.Helper()
-	var head, data bytes.Buffer
-	put := func(v any) { _ = binary.Write(&head, binary.LittleEndian, v) } // into memory
-	text := func(s string) {
-		put(uint64(len(s)))
-		head.WriteString(s)
-	}
-	head.WriteString("GGUF")
-	put(uint32(3))
-	put([]uint64{uint64(len(tensors)), uint64(len(fields) + 1)})
-	text("general.architecture")
-	put(typeString)
-	text(architecture)
-	for key, value := range fields {
-		text(key)
-		switch v := value.(type) {
-		case string:
-			put(typeString)
-			text(v)
-		case float32:
-			put(typeFloat)
-			put(v)
-		}
-	}
-	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // the same each time
-	for _, tensor := range tensors {
-		text(tensor.name)
-		put(uint32(len(tensor.shape))) //nolint:gosec // one or two
-		put(tensor.shape)
-		put(typeF32)
-		put(uint64(data.Len())) //nolint:gosec // small
-		n := uint64(1)
-		for _, d := range tensor.shape {
-			n *= d
-		}
-		for range n {
-			_ = binary.Write(&data, binary.LittleEndian, float32(random.Float64()-0.5)) // into memory
-		}
-		data.Write(padding(data.Len()))
-	}
-	head.Write(padding(head.Len()))
-	path := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(path, append(head.Bytes(), data.Bytes()...), 0o600); err != nil {
+	const layers = 2
+	programs, err := engine.Find()
+	if err != nil {
 		t.Fatal(err)
 	}
-	return path
+	whole, err := os.Open(programs.Model)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer whole.Close() //nolint:errcheck // read only
+	model, err := ggml.Decode(whole, -1)
+	if err != nil {
+		t.Fatalf("%s: %v", programs.Model, err)
+	}
+	fields := model.KV()
+	delete(fields, "general.parameter_count") // of the library's own
+	fields[fields.Architecture()+".block_count"] = uint32(layers)
+	tensors := slices.DeleteFunc(model.Tensors().Items(), func(tensor *ggml.Tensor) bool {
+		of, isLayer := strings.CutPrefix(tensor.Name, "blk.")
+		number, _, _ := strings.Cut(of, ".")
+		layer, err := strconv.Atoi(number)
+		return isLayer && (err != nil || layer >= layers)
+	})
+	for _, tensor := range tensors {
+		at := int64(model.Tensors().Offset + tensor.Offset) //nolint:gosec // a file's
+		tensor.WriterTo = from{io.NewSectionReader(whole, at, int64(tensor.Size()))}
+	}
+	return write(t, "small.gguf", fields, tensors)
 }
 
-// padding fills up to a multiple of 32 bytes.
-func padding(n int) []byte { return make([]byte, -n&31) }
+// from is where the bytes of a tensor come from.
+type from struct{ io.Reader }
+
+func (f from) WriteTo(w io.Writer) (int64, error) { return io.Copy(w, f.Reader) }
+
+// random is a tensor of 32-bit floats.
+func random(name string, shape ...uint64) *ggml.Tensor {
+	n := uint64(1)
+	for _, d := range shape {
+		n *= d
+	}
+	numbers := rand.New(rand.NewPCG(1, n)) //nolint:gosec // the same each time
+	var data bytes.Buffer
+	for range n {
+		_ = binary.Write(&data, binary.LittleEndian, float32(numbers.Float64()-0.5)) // into memory
+	}
+	return &ggml.Tensor{Name: name, Shape: shape, WriterTo: &data}
+}
+
+func write(t *testing.T, name string, fields ggml.KV, tensors []*ggml.Tensor) string {
+	t.Helper()
+	file, err := os.Create(filepath.Join(t.TempDir(), name)) //nolint:gosec // the test's own folder
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close() //nolint:errcheck // as below
+	if err := ggml.WriteGGUF(file, fields, tensors); err != nil {
+		t.Fatal(err)
+	}
+	if err := file.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return file.Name()
+}
