@@ -116,7 +116,7 @@ func complete(cmd *cobra.Command, name string, words []string) {
 
 // settingExamples are right values of settings that are no matter of words.
 var settingExamples = map[string]string{
-	"store": "file:/var/cache/pages?budget=20GiB", "deadline": "5s", "tenant": "team-a", "seal-key-file": "/etc/ollamoon/key",
+	"store": "file:/var/cache/pages?budget=20GiB", "deadline": "5s", "tenant": "team-a", "page-tokens": "128", "seal-key-file": "/etc/ollamoon/key",
 }
 
 // isSetting reports whether a flag is one of the stand-in's settings.

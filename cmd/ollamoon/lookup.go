@@ -83,7 +83,7 @@ func newLookupCommand() *cobra.Command {
 	choiceVar(cmd, &l.as, "as", "what the files hold: the prompt, its token ids, or the body of a chat request", asText, asTokens, asChat)
 	flags.StringVar(&l.storeURL, "store", "", "store to look in (default: the worker's)")
 	flags.StringVar(&l.keys.Model, "model", "", "namespace to look in (default: the worker's)")
-	flags.IntVar(&l.keys.PageTokens, "page-tokens", worker.PageTokens, "tokens a page")
+	flags.IntVar(&l.keys.PageTokens, "page-tokens", worker.DefaultPageTokens, "tokens a page, where no worker tells its own")
 	flags.StringVar(&l.keys.KeyPrefix, "key-prefix", prefix.DefaultKeyPrefix, "what each key starts with")
 	flags.BoolVar(&l.list, "keys", false, "list the pages' keys")
 	flags.BoolVar(&l.json, "json", false, "print JSON")
@@ -99,7 +99,7 @@ func (l *lookupCommand) run(ctx context.Context, stdin io.Reader, args []string)
 		return nil, fmt.Errorf("%w: text is turned into tokens by a worker: name one, as in --worker http://127.0.0.1:8080, or give token ids with --as tokens", errLookup)
 	}
 	if l.keys.PageTokens < 1 {
-		return nil, fmt.Errorf("%w; as in --page-tokens %d", prefix.ErrPageTokens, worker.PageTokens)
+		return nil, fmt.Errorf("%w; as in --page-tokens %d", prefix.ErrPageTokens, worker.DefaultPageTokens)
 	}
 	why, err := l.where(ctx, len(args) == 2)
 	if err != nil {
@@ -150,6 +150,9 @@ func (l *lookupCommand) where(ctx context.Context, two bool) (why string, err er
 			return "", err
 		case !status.Sharing:
 			why = "the worker does not share prompts: " + status.Reason
+		}
+		if l.keys.Model == "" && status.PageTokens > 0 {
+			l.keys.PageTokens = status.PageTokens
 		}
 		l.storeURL, l.keys.Model = or(l.storeURL, status.Store), or(l.keys.Model, status.Namespace)
 	}

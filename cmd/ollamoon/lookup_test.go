@@ -81,7 +81,7 @@ func TestLookupTokens(t *testing.T) {
 // Where a store cannot be asked, one prompt is refused with the reason, and two are
 // compared all the same.
 func TestLookupByAWorkerThatDoesNotShare(t *testing.T) {
-	status := `{"sharing": false, "reason": "the store is away", "store": "none"}`
+	status := `{"sharing": false, "reason": "the store is away", "store": "none", "page_tokens": 8}`
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		data, _ := io.ReadAll(r.Body)
 		switch r.URL.Path {
@@ -112,7 +112,7 @@ func TestLookupByAWorkerThatDoesNotShare(t *testing.T) {
 	}
 	out, err := run(t, "", "lookup", "--worker", server.URL, one, two)
 	want := "differ first at token 7, in page 0: they share 0 pages\n  after \"it is n\"\n  " + one + " has \"o\" (token 111)\n  " + two + " has \"i\" (token 105)\n"
-	if err != nil || !strings.HasPrefix(out, "the store was not asked: the worker does not share prompts: the store is away\n") || !strings.Contains(out, want) {
+	if err != nil || !strings.HasPrefix(out, "the store was not asked: the worker does not share prompts: the store is away\n") || !strings.Contains(out, want) || !strings.Contains(out, "1 full page of 8 tokens") {
 		t.Errorf("%s, %v", out, err)
 	}
 	status = ""

@@ -63,7 +63,7 @@ func newSimulateCommand() *cobra.Command {
 	flags.BoolVar(&s.grid.EqualMemory, "equal-memory", false, "give workers without a store equal parts of its size besides")
 	flags.StringVar(&s.saves, "saves", "", "when workers save what they publish: steps, once or after\n(default: as they do: in steps where these cost at most 3 % of computing, else after the answer)")
 	flags.IntVar(&s.blockTokens, "block-tokens", 0, "tokens of the trace's blocks (default: inferred)")
-	flags.IntVar(&s.pageTokens, "page-tokens", 0, "cut blocks into full pages of so many tokens, as workers do with 256\n(default: the trace's blocks, whether or not they are full)")
+	flags.IntVar(&s.pageTokens, "page-tokens", 0, "cut blocks into full pages of so many tokens, as workers do, by default with 256\n(default: the trace's blocks, whether or not they are full)")
 	flags.Uint64Var(&s.grid.Seed, "seed", 1, "of what is random: when requests of one tick come")
 	if err := cmd.MarkFlagRequired("trace"); err != nil {
 		panic(err) // the flag is defined above

@@ -30,8 +30,8 @@ type EngineOptions struct {
 const engineBytes = 64 << 20
 
 func (o *EngineOptions) validate() error {
-	if o.Shared%worker.PageTokens != 0 || o.Shared < worker.PageTokens || o.Tokens <= o.Shared {
-		return fmt.Errorf("%w: %d of %d tokens are shared; whole pages of %d must be", ErrOptions, o.Shared, o.Tokens, worker.PageTokens)
+	if o.Shared%worker.DefaultPageTokens != 0 || o.Shared < worker.DefaultPageTokens || o.Tokens <= o.Shared {
+		return fmt.Errorf("%w: %d of %d tokens are shared; whole pages of %d must be", ErrOptions, o.Shared, o.Tokens, worker.DefaultPageTokens)
 	}
 	return nil
 }
@@ -160,7 +160,7 @@ func story(who string, tokens int) string {
 func (t *trial) compare(ctx context.Context, a, b []int32) (*results.Engine, error) {
 	step, end := t.Progress.stage("prompts of a model", 4)
 	defer end()
-	pages := int64(t.Engine.Shared / worker.PageTokens)
+	pages := int64(t.Engine.Shared / worker.DefaultPageTokens)
 	ofA, err := t.first.complete(ctx, a, true)
 	if err != nil {
 		return nil, err
@@ -195,7 +195,7 @@ func (t *trial) compare(ctx context.Context, a, b []int32) (*results.Engine, err
 	}
 	e := &results.Engine{
 		Model: filepath.Base(t.programs.Model), PromptTokens: len(b), TokensSkipped: ofB.cached,
-		PageTokens: worker.PageTokens, PageBytes: loaded.Pages.BytesLoaded/loaded.Pages.Hit - page.TrailerBytes,
+		PageTokens: worker.DefaultPageTokens, PageBytes: loaded.Pages.BytesLoaded/loaded.Pages.Hit - page.TrailerBytes,
 		PublishedPages: published.Pages.Published, PagesLoaded: loaded.Pages.Hit,
 		TTFTComputedMS: coldB.ttftMS, TTFTReusedMS: ofB.ttftMS, TTFTPublishingMS: ofA.ttftMS,
 		AnswersEqual: ofA.equals(coldA) && ofB.equals(coldB), GeneratedTokens: answerTokens,

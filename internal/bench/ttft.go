@@ -36,8 +36,8 @@ type TTFTOptions struct {
 }
 
 func (o *TTFTOptions) validate() error {
-	if len(o.Tokens) == 0 || slices.Min(o.Tokens) <= worker.PageTokens {
-		return fmt.Errorf("%w: prompts of %v tokens; each must have more than a page's %d", ErrOptions, o.Tokens, worker.PageTokens)
+	if len(o.Tokens) == 0 || slices.Min(o.Tokens) <= worker.DefaultPageTokens {
+		return fmt.Errorf("%w: prompts of %v tokens; each must have more than a page's %d", ErrOptions, o.Tokens, worker.DefaultPageTokens)
 	}
 	if o.Rounds < 1 || o.Turns < 1 || o.Requests < 1 || o.Answer < 2 {
 		return fmt.Errorf("%w: %d rounds, %d turns, %d requests, answers of %d tokens; all must be positive, and an answer has two",
@@ -140,8 +140,8 @@ func (t *ttft) measure(ctx context.Context) (*results.TTFT, error) {
 	inFlight := f.Prompts[len(f.Prompts)-1].Bytes
 	f.Memory.Publisher.InFlightBytes, f.Memory.Loader.InFlightBytes = inFlight, inFlight
 	f.Model = results.Model{
-		Name: filepath.Base(t.programs.Model), Threads: runtime.NumCPU(), PageTokens: worker.PageTokens,
-		TokenBytes: (int64(t.pages.objectBytes) - page.TrailerBytes) / worker.PageTokens,
+		Name: filepath.Base(t.programs.Model), Threads: runtime.NumCPU(), PageTokens: worker.DefaultPageTokens,
+		TokenBytes: (int64(t.pages.objectBytes) - page.TrailerBytes) / worker.DefaultPageTokens,
 	}
 	return f, nil
 }

@@ -65,6 +65,6 @@ func leastTokens(b results.BreakEven, megabytes, prefill, link float64) int {
 	if !(perToken > 0) {
 		return 0
 	}
-	pages := math.Ceil(b.FixedMS / 1e3 / perToken / worker.PageTokens)
-	return max(1, int(pages)) * worker.PageTokens
+	pages := math.Ceil(b.FixedMS / 1e3 / perToken / worker.DefaultPageTokens)
+	return max(1, int(pages)) * worker.DefaultPageTokens
 }

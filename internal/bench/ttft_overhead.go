@@ -114,7 +114,7 @@ func (t *ttft) miss(ctx context.Context, most, tails []int32) (results.Miss, err
 	if err != nil {
 		return results.Miss{}, err
 	}
-	pages := (len(most) + missTail - 1) / worker.PageTokens
+	pages := (len(most) + missTail - 1) / worker.DefaultPageTokens
 	lookedUp, hit := after.Pages.LookedUp-before.Pages.LookedUp, after.Pages.Hit-before.Pages.Hit
 	if want := int64((t.what.Requests + warmUps) * pages); lookedUp != want || hit != 0 {
 		return results.Miss{}, fmt.Errorf("%s: %w: %d pages looked up, %d hit; not %d and none", t.tcp.name, errUnexpected, lookedUp, hit, want)

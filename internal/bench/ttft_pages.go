@@ -29,7 +29,7 @@ func (t *ttft) openShelf(ctx context.Context, folder string) (err error) {
 		if t.pages.keys.Model != "" && s.Namespace != t.pages.keys.Model {
 			return fmt.Errorf("%s: %w: its namespace is %s, not %s", l.name, errUnexpected, s.Namespace, t.pages.keys.Model)
 		}
-		t.pages.keys = prefix.Config{Model: s.Namespace, PageTokens: worker.PageTokens}
+		t.pages.keys = prefix.Config{Model: s.Namespace, PageTokens: worker.DefaultPageTokens}
 	}
 	if t.pages.mooncake, err = open.Store(ctx, t.overTCP(), nil); err != nil {
 		return fmt.Errorf("opening the store: %w", err)

@@ -33,7 +33,7 @@ const attempts = 50
 // passage makes up a story that the readers get so many tokens of, which nobody
 // has been asked before.
 func (t *ttft) passage(ctx context.Context, n int, who string) (*passage, error) {
-	shared := (n - 1) / worker.PageTokens * worker.PageTokens
+	shared := (n - 1) / worker.DefaultPageTokens * worker.DefaultPageTokens
 	for attempt := range attempts {
 		tokens, err := t.stock.tokenize(ctx, story(fmt.Sprintf("%s of house %d", who, attempt), n+minTail))
 		if err != nil {
@@ -148,7 +148,7 @@ func (t *ttft) publish(ctx context.Context, p *passage) (*completion, error) {
 	if err != nil {
 		return nil, err
 	}
-	pages := int64(len(p.shared) / worker.PageTokens)
+	pages := int64(len(p.shared) / worker.DefaultPageTokens)
 	after, err := t.publisher.until(ctx, "the pages are published", func(s sharingStatus) bool {
 		return s.Pages.Published >= before.Pages.Published+pages
 	})
@@ -220,7 +220,7 @@ func (t *ttft) loaded(ctx context.Context, l *llama, p *passage) (*completion, e
 // results sums up what was measured with texts such as p.
 func (g *timings) results(p *passage, objectBytes int) (results.Prompt, error) {
 	r := results.Prompt{
-		Tokens: len(p.read.tokens), Shared: len(p.shared), Bytes: int64(len(p.shared) / worker.PageTokens * objectBytes),
+		Tokens: len(p.read.tokens), Shared: len(p.shared), Bytes: int64(len(p.shared) / worker.DefaultPageTokens * objectBytes),
 		Cold: spread(g.cold), Primed: spread(ttfts(g.primed)), PrimedCompute: middle(g.primed).computeMS,
 		Publishing: results.Publishing{
 			Tokens: len(p.published.tokens), Cold: spread(g.computed), Publishing: spread(g.published),

@@ -24,7 +24,7 @@ type reader func() Snapshot
 // read are the metrics that a reader has.
 var read = []*definition{
 	buildInfo, sharing, reasons, pagesLoaded, bytesLoaded, pagesPublished, bytesPublished, pagesRejected, pagesDiscarded, discardFailures,
-	storeRefused, storeState, storeOpened, slots, slotsBusy, waiting, pageLoad, tokenCompute,
+	storeRefused, storeState, storeOpened, slots, slotsBusy, waiting, pageTokens, pageLoad, tokenCompute,
 }
 
 func (d *definition) desc() *prometheus.Desc {
@@ -76,6 +76,7 @@ func (r reader) Collect(to chan<- prometheus.Metric) {
 	put(slotsBusy, float64(now.Worker.Slots-now.Worker.Free))
 	put(waiting, float64(now.Worker.Waiting))
 	put(filesRefused, float64(now.Worker.NoRoom))
+	put(pageTokens, float64(now.Worker.PageTokens))
 	put(pageLoad, now.Worker.PageLoad.Seconds())
 	put(tokenCompute, now.Worker.TokenCompute.Seconds())
 }

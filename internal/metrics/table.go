@@ -92,6 +92,7 @@ var (
 	slotsBusy    = define(gauge, "slots_busy", "Slots in use.")
 	waiting      = define(gauge, "requests_waiting", "Requests that wait for a slot.")
 	filesRefused = define(counter, "slot_files_refused_total", "Slot files that there was no room for: what they were for was not shared.")
+	pageTokens   = define(gauge, "page_tokens", "Tokens in a page; 0 while nothing is shared.")
 	pageLoad     = define(gauge, "page_load_estimate_seconds", "What loading a page is expected to take; 0 before the first.")
 	tokenCompute = define(gauge, "token_compute_estimate_seconds", "What computing a token is expected to take; 0 before the first.")
 )

@@ -267,7 +267,7 @@ func (s *site) publish(prompts ...prompt) {
 		before := s.status(s.prefill).Pages.PagesPublished
 		s.ask(url(s.prefill), p.tokens)
 		s.until("its pages are published", func() bool {
-			return s.status(s.prefill).Pages.PagesPublished >= before+int64(len(p.tokens)/worker.PageTokens)
+			return s.status(s.prefill).Pages.PagesPublished >= before+int64(len(p.tokens)/worker.DefaultPageTokens)
 		})
 	}
 }

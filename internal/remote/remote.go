@@ -45,6 +45,7 @@ type Status struct {
 	Role           string `json:"role"`
 	Namespace      string `json:"namespace"`
 	NamespaceWords string `json:"namespace_words"`
+	PageTokens     int    `json:"page_tokens"`
 	Engine         struct {
 		Build string `json:"build"`
 	} `json:"engine"`

@@ -3,12 +3,14 @@ package settings
 import (
 	"fmt"
 	"log/slog"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
 
 	"ollamoon/connector"
+	"ollamoon/internal/worker"
 )
 
 // Settings of a stand-in.
@@ -17,7 +19,9 @@ type Settings struct {
 	Store  string         // URL of the store, or "none"
 	Role   connector.Role // what of sharing is done
 	Exact  bool           // share only what is the same to the last bit
-	Tenant string         // shares with nobody else
+	// PageTokens is how many tokens a page has.
+	PageTokens int
+	Tenant     string // shares with nobody else
 	// Tenants says who tells tenants of this engine apart, one of the words below.
 	Tenants string
 	// SharedPrefixes are files of beginnings of prompts that these tenants share.
@@ -83,6 +87,8 @@ func (s *Settings) flags() *pflag.FlagSet {
 	f.StringVar(&s.Store, "store", "file:", "where pages are kept: file:FOLDER, memory:, mooncake://MASTER:PORT?metadata=..., or none;\nfile: without a folder is one in the user's cache folder")
 	f.Var(&roleValue{&s.Role}, "role", "what is done: mixed and prefill load and publish pages, decode only loads;\nprefill also computes prompts for workers that ask")
 	f.BoolVar(&s.Exact, "exact", false, "share only between engines whose results are the same to the last bit")
+	s.PageTokens = worker.DefaultPageTokens
+	f.Var((*pageTokens)(&s.PageTokens), "page-tokens", "tokens a page, a multiple of 64 up to 4096: shorter prompts are not shared, and smaller pages are more objects in the store;\nonly engines with the same number share")
 	f.StringVar(&s.Tenant, "tenant", "", "share with nobody but engines of the same tenant")
 	f.Var(&choice{&s.Tenants, tenants}, "tenants", "whose requests are: one for all the same, keys for a tenant an API key of llama-server's,\nrouter for what a router with the secret says (others are refused); tenants share no pages")
 	f.StringSliceVar(&s.SharedPrefixes, "shared-prefix", nil, "files of prompts' beginnings that tenants share all the same: text as the engine gets it,\nor a chat in JSON, such as {\"messages\": [{\"role\": \"system\", \"content\": \"...\"}]}")
@@ -124,6 +130,24 @@ func (v *roleValue) Set(name string) error {
 		return err
 	}
 	*v.to = role
+	return nil
+}
+
+// A pageTokens is a number of tokens that a page can have.
+type pageTokens int
+
+func (p *pageTokens) String() string { return strconv.Itoa(int(*p)) }
+func (p *pageTokens) Type() string   { return "int" }
+
+func (p *pageTokens) Set(number string) error {
+	n, err := strconv.Atoi(number)
+	if err != nil {
+		return fmt.Errorf("%q is no number of tokens", number)
+	}
+	if err := worker.CheckPageTokens(n); err != nil {
+		return err
+	}
+	*p = pageTokens(n)
 	return nil
 }
 

@@ -35,7 +35,7 @@ func home(t *testing.T, yaml string) (path string) {
 	return path
 }
 
-var defaults = Settings{Store: "file:", Tenants: OneTenant, Deadline: 10 * time.Second, LogLevel: slog.LevelWarn, LogFormat: "text"}
+var defaults = Settings{Store: "file:", PageTokens: 256, Tenants: OneTenant, Deadline: 10 * time.Second, LogLevel: slog.LevelWarn, LogFormat: "text"}
 
 func TestDefaults(t *testing.T) {
 	home(t, "")
@@ -46,13 +46,13 @@ func TestDefaults(t *testing.T) {
 }
 
 func TestStrength(t *testing.T) {
-	home(t, "store: 'file:/a'\nrole: decode\ndeadline: 3s\nexact: true\ntenant: file\nlog-level: debug\n")
+	home(t, "store: 'file:/a'\nrole: decode\ndeadline: 3s\nexact: true\ntenant: file\npage-tokens: 512\nlog-level: debug\n")
 	s, rest, err := Load(
 		[]string{"--ollamoon-store", "none", "-m", "--ollamoon-exact=false", "x", "--ollamoon-store=memory:"},
-		[]string{"OLLAMOON_STORE=file:/b", "OLLAMOON_TENANT=variable", "OLLAMOON_SEAL_KEY_FILE=/k", "OLLAMOON_PORT=tcp://1.2.3.4:5"}, "",
+		[]string{"OLLAMOON_STORE=file:/b", "OLLAMOON_TENANT=variable", "OLLAMOON_PAGE_TOKENS=128", "OLLAMOON_SEAL_KEY_FILE=/k", "OLLAMOON_PORT=tcp://1.2.3.4:5"}, "",
 	)
 	want := Settings{
-		Store: "memory:", Role: connector.Decode, Deadline: 3 * time.Second, Tenant: "variable", Tenants: OneTenant, SealKeyFile: "/k",
+		Store: "memory:", Role: connector.Decode, Deadline: 3 * time.Second, PageTokens: 128, Tenant: "variable", Tenants: OneTenant, SealKeyFile: "/k",
 		LogLevel: slog.LevelDebug, LogFormat: "text",
 	}
 	if err != nil || !reflect.DeepEqual(s, want) || !reflect.DeepEqual(rest, []string{"-m", "x"}) {
@@ -132,6 +132,8 @@ func TestRefused(t *testing.T) {
 		"value of a flag":   {args: []string{"--ollamoon-role", "x"}, want: ErrValue, says: "--ollamoon-role: "},
 		"no value":          {args: []string{"--ollamoon-role"}, want: ErrValue, says: "--ollamoon-role"},
 		"value of variable": {env: []string{"OLLAMOON_DEADLINE=soon"}, want: ErrValue, says: "OLLAMOON_DEADLINE: "},
+		"page size":         {args: []string{"--ollamoon-page-tokens", "100"}, want: ErrValue, says: "100; give a multiple of 64 from 64 to 4096"},
+		"page size in file": {yaml: "page-tokens: many\n", want: ErrValue, says: "\"many\" is no number"},
 		"value in a file":   {yaml: "\n\nlog-format: xml\n", want: ErrValue, says: "config.yaml, line 3: "},
 		"list in a file":    {yaml: "store: [a]\n", want: ErrValue, says: "no single value"},
 		"no YAML":           {yaml: "a: b: c\n", want: ErrValue, says: "config.yaml"},
@@ -150,7 +152,7 @@ func TestRefused(t *testing.T) {
 func TestUsageListsAll(t *testing.T) {
 	usage := Usage()
 	for _, want := range []string{
-		"--ollamoon-store string", `(default "file:")`, "--ollamoon-exact ", `(default 10s)`, "--ollamoon-log-level", "--ollamoon-config", "/etc/ollamoon/config.yaml",
+		"--ollamoon-store string", `(default "file:")`, "--ollamoon-exact ", `(default 10s)`, "--ollamoon-page-tokens int", `(default 256)`, "--ollamoon-log-level", "--ollamoon-config", "/etc/ollamoon/config.yaml",
 	} {
 		if !strings.Contains(usage, want) {
 			t.Errorf("no %q in\n%s", want, usage)

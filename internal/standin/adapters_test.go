@@ -53,7 +53,7 @@ func TestAdaptersAreApart(t *testing.T) {
 		t.Errorf("the namespace says %s", words)
 	}
 	cold := found(r, 0, "a new prompt")
-	if n := cold.Timings.Computed; n < worker.PageTokens+64 || n > 2*worker.PageTokens {
+	if n := cold.Timings.Computed; n < worker.DefaultPageTokens+64 || n > 2*worker.DefaultPageTokens {
 		t.Fatalf("the prompt has %d tokens", n)
 	}
 	scale(r, 0)
@@ -61,11 +61,11 @@ func TestAdaptersAreApart(t *testing.T) {
 	if back := scale(r, 1); back != applied {
 		t.Errorf("changed back, the namespace is %s, before %s", back, applied)
 	}
-	if got := found(r, worker.PageTokens, "changed back"); got.Content != cold.Content {
+	if got := found(r, worker.DefaultPageTokens, "changed back"); got.Content != cold.Content {
 		t.Errorf("changed back, the answer is %q, before %q", got.Content, cold.Content)
 	}
 	scale(r, 0)
-	if got := found(r, worker.PageTokens, "without it again"); got.Content != without.Content {
+	if got := found(r, worker.DefaultPageTokens, "without it again"); got.Content != without.Content {
 		t.Errorf("without the adapter the answer is %q, before %q", got.Content, without.Content)
 	}
 	end(r)
@@ -75,7 +75,7 @@ func TestAdaptersAreApart(t *testing.T) {
 	end(r)
 
 	r = serve("--lora-scaled", adapter+":1", "--control-vector", vector)
-	if got := found(r, worker.PageTokens, "another process"); got.Content != cold.Content {
+	if got := found(r, worker.DefaultPageTokens, "another process"); got.Content != cold.Content {
 		t.Errorf("another process answers %q, the first %q", got.Content, cold.Content)
 	}
 }

@@ -68,10 +68,10 @@ func TestSharesWhenTheStoreComes(t *testing.T) {
 	text := prompt(45, "goat")
 	first, again := r.complete(text), r.complete(text)
 	total := first.Timings.Computed
-	if again.Content != first.Content || first.Timings.Cached > worker.PageTokens/4 {
+	if again.Content != first.Content || first.Timings.Cached > worker.DefaultPageTokens/4 {
 		t.Errorf("%+v, then %+v", first, again)
 	}
-	pages := float64((total + first.Timings.Cached) / worker.PageTokens)
+	pages := float64((total + first.Timings.Cached) / worker.DefaultPageTokens)
 	for deadline := time.Now().Add(wait); r.metric(`pages_published_total`) < pages; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("nothing is published")
@@ -83,7 +83,7 @@ func TestSharesWhenTheStoreComes(t *testing.T) {
 		`prompt_tokens_total{source="slot"}`:                      float64(first.Timings.Cached + again.Timings.Cached),
 		`prompt_tokens_total{source="store"}`:                     0,
 		`prompt_tokens_total{source="computed"}`:                  float64(total + again.Timings.Computed),
-		`lookup_tokens_total`:                                     pages * worker.PageTokens,
+		`lookup_tokens_total`:                                     pages * worker.DefaultPageTokens,
 		`hit_tokens_total`:                                        0,
 		`phase_seconds_count{phase="lookup"}`:                     2,
 		`phase_seconds_count{phase="save"}`:                       1,
@@ -91,8 +91,8 @@ func TestSharesWhenTheStoreComes(t *testing.T) {
 	})
 	s = r.status()
 	each := fmt.Sprint(s.Slots.Each)
-	if s.StoreState.Breaker != "closed" || s.Estimates.PageComputeMS <= 0 || s.PageTokens != worker.PageTokens ||
-		each != fmt.Sprintf("[{false %d %d false}]", total+first.Timings.Cached, s.Slots.Each[0].Sound) || s.Slots.Each[0].Sound < worker.PageTokens {
+	if s.StoreState.Breaker != "closed" || s.Estimates.PageComputeMS <= 0 || s.PageTokens != worker.DefaultPageTokens ||
+		each != fmt.Sprintf("[{false %d %d false}]", total+first.Timings.Cached, s.Slots.Each[0].Sound) || s.Slots.Each[0].Sound < worker.DefaultPageTokens {
 		t.Errorf("status %+v", s)
 	}
 	if log := r.errs.String(); strings.Count(log, logPrefix) != 2 || !strings.Contains(log, "prompts are not shared") || !strings.Contains(log, "prompts are shared") {
@@ -101,11 +101,11 @@ func TestSharesWhenTheStoreComes(t *testing.T) {
 }
 
 func TestEstimates(t *testing.T) {
-	if got := estimated(0, 0); got != (EstimatesStatus{}) {
+	if got := estimated(worker.Status{PageTokens: 256}); got != (EstimatesStatus{}) {
 		t.Errorf("before the first: %+v", got)
 	}
 	want := EstimatesStatus{PageLoadMS: 5, TokenComputeMS: 0.25, PageComputeMS: 64, BreakEvenTokens: 20}
-	if got := estimated(5*time.Millisecond, 250*time.Microsecond); got != want {
+	if got := estimated(worker.Status{PageTokens: 256, PageLoad: 5 * time.Millisecond, TokenCompute: 250 * time.Microsecond}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 }

@@ -14,7 +14,6 @@ import (
 
 	"ollamoon/internal/engine"
 	"ollamoon/internal/settings"
-	"ollamoon/internal/worker"
 	"ollamoon/prefix"
 	"ollamoon/slotfile"
 )
@@ -42,7 +41,7 @@ func (i identity) namespace(ctx context.Context) (prefix.Namespace, error) {
 		Weights:    strings.Join(append([]string{"sha256:" + i.weights.Digest}, flags.Overrides...), " "),
 		KeyType:    or(flags.KeyType, "f16"),
 		ValueType:  or(flags.ValueType, "f16"),
-		PageTokens: worker.PageTokens,
+		PageTokens: i.settings.PageTokens,
 		RoPE:       strings.Join(flags.RoPE, " "),
 		Tenant:     i.settings.Tenant,
 		Seal:       i.seal,

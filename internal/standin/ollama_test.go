@@ -124,7 +124,7 @@ func foundAgain(t *testing.T, r *runner, all []exchange, pages map[int]int, want
 		got := sendAll(all[i:i+1], r)[0]
 		same(t, fmt.Sprint("from the store, exchange ", i), 1, all[i:i+1], want[i:i+1], got)
 		cached, _ := promptOf(got[0].body)
-		if v := got[0].header.Get(worker.TokensHeader); cached != n*worker.PageTokens || v != fmt.Sprintf("store=%d", cached) {
+		if v := got[0].header.Get(worker.TokensHeader); cached != n*worker.DefaultPageTokens || v != fmt.Sprintf("store=%d", cached) {
 			t.Errorf("exchange %d: %d tokens were cached, and %q", i, cached, v)
 		}
 		total += n
@@ -132,7 +132,7 @@ func foundAgain(t *testing.T, r *runner, all []exchange, pages map[int]int, want
 	if s := r.status(); s.Pages.PagesHit != int64(total) {
 		t.Errorf("status %+v", s)
 	}
-	r.metrics(map[string]float64{"hit_tokens_total": float64(total * worker.PageTokens)})
+	r.metrics(map[string]float64{"hit_tokens_total": float64(total * worker.DefaultPageTokens)})
 	endless := all[1]
 	endless.Request = strings.Replace(endless.Request, `"n_predict":12`, `"n_predict":1000`, 1)
 	answer := r.begin(endless)

@@ -353,6 +353,7 @@ func TestNamespaces(t *testing.T) {
 		"adapter's scale": change(func(i *identity) { i.loras = []engine.LoRA{{Path: vector, Scale: 0.5}} }),
 		"geometry":        change(func(i *identity) { i.shape.Sections[0].Transposed = true }),
 		"tenant":          change(func(i *identity) { i.settings.Tenant = "t" }),
+		"page size":       change(func(i *identity) { i.settings.PageTokens = 64 }),
 		"seal":            change(func(i *identity) { i.seal = sealName(make([]byte, 32)) }),
 		"seal's key":      change(func(i *identity) { i.seal = sealName(bytes.Repeat([]byte{1}, 32)) }),
 		"exact":           change(func(i *identity) { i.settings.Exact = true }),

@@ -24,7 +24,7 @@ func proving(secret trust.Secret, h http.Handler) http.Handler {
 // pages is what both sides of a prefill have to agree on.
 func pages(sharing *worker.Sharing) prefill.Identity {
 	return prefill.Identity{
-		Version: prefill.Version, PageTokens: worker.PageTokens,
+		Version: prefill.Version, PageTokens: sharing.Namespace.PageTokens,
 		Namespace: sharing.Namespace.Model(), Words: sharing.Namespace.String(),
 		Common: digest(sharing.Common),
 	}

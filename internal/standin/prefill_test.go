@@ -1,6 +1,7 @@
 package standin
 
 import (
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -8,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"ollamoon/internal/prefill"
 )
 
 // Prefill and decode apart, in three processes: a decode worker has a long prompt
@@ -85,16 +88,32 @@ func TestPrefillAndDecodeApart(t *testing.T) {
 	}
 }
 
-// A prefill worker that shares other pages is a mistake, which is told at start.
+// A prefill worker that shares other pages, or pages of another size, is a mistake,
+// which is told at start; and it refuses who asks for pages of another size.
 func TestOtherPagesAreAMistake(t *testing.T) {
 	pages := "OLLAMOON_STORE=file:" + filepath.Join(t.TempDir(), "pages")
-	filler := standing(t, pages, "OLLAMOON_ROLE=prefill", "OLLAMOON_TENANT=other").serve(t, model(t)...)
-	r := standing(t, pages, "OLLAMOON_ROLE=decode", "OLLAMOON_PREFILL="+filler.address).start(t, append(model(t), "--port", freePort(t))...)
-	if e := r.end(); e != (Exit{Code: 1}) {
-		t.Errorf("it ends with %v", e)
+	filler := standing(t, pages, "OLLAMOON_ROLE=prefill", "OLLAMOON_PAGE_TOKENS=128").serve(t, model(t)...)
+	total := filler.complete(prompt(20, "goat")).Timings.Computed
+	if s := filler.status(); s.PageTokens != 128 || !strings.Contains(s.NamespaceWords, `page_tokens="128"`) || s.Pages.PagesPublished != int64((total-64)/128) {
+		t.Errorf("of %d tokens: %+v", total, s)
 	}
-	if log := r.errs.String(); !strings.Contains(log, "shares other pages") || !strings.Contains(log, "tenant") {
-		t.Errorf("it says\n%s", log)
+	for says, settings := range map[string][]string{
+		"pages of 256 tokens here, of 128 there": nil,
+		"pages of 64 tokens here, of 128 there":  {"OLLAMOON_PAGE_TOKENS=64"},
+		`tenant="other"`:                         {"OLLAMOON_PAGE_TOKENS=128", "OLLAMOON_TENANT=other"},
+	} {
+		settings = append(settings, pages, "OLLAMOON_ROLE=decode", "OLLAMOON_PREFILL="+filler.address)
+		r := standing(t, settings...).start(t, append(model(t), "--port", freePort(t))...)
+		if e := r.end(); e != (Exit{Code: 1}) {
+			t.Errorf("%q: it ends with %v", says, e)
+		}
+		if log := r.errs.String(); !strings.Contains(log, "shares other pages") || !strings.Contains(log, says) {
+			t.Errorf("%q: it says\n%s", says, log)
+		}
+	}
+	code, said, _ := filler.ask(http.MethodPost, prefill.Path, `{"version": 1, "page_tokens": 256}`)
+	if code != http.StatusConflict || !strings.Contains(said, "pages of 128 tokens here, of 256 there") {
+		t.Errorf("%d %s", code, said)
 	}
 	filler.signal(syscall.SIGTERM)
 	filler.end()

@@ -138,7 +138,7 @@ func TestExactAnswersAreTheSameEverywhere(t *testing.T) {
 		if i%2 == 0 {
 			r = second
 		}
-		if got := r.likely(tokens, 8); got.Content != cold.Content || !bytes.Equal(got.Probabilities, cold.Probabilities) || got.Timings.Cached != worker.PageTokens {
+		if got := r.likely(tokens, 8); got.Content != cold.Content || !bytes.Equal(got.Probabilities, cold.Probabilities) || got.Timings.Cached != worker.DefaultPageTokens {
 			t.Errorf("request %d: %+v, and another answer than cold:\n%s\n%s", i, got.Timings, got.Probabilities, cold.Probabilities)
 		}
 	}
@@ -166,7 +166,7 @@ func TestProcessesOfDifferentNamespaces(t *testing.T) {
 	}
 	cross := func(reader, owner int) {
 		t.Helper()
-		if got := processes[reader].likely(prompts[owner], 1); got.Timings.Cached >= worker.PageTokens || hits(reader) != 0 {
+		if got := processes[reader].likely(prompts[owner], 1); got.Timings.Cached >= worker.DefaultPageTokens || hits(reader) != 0 {
 			t.Errorf("the process %s finds %d tokens of the one %s", names[reader], got.Timings.Cached, names[owner])
 		}
 	}
@@ -175,7 +175,7 @@ func TestProcessesOfDifferentNamespaces(t *testing.T) {
 		cross(i, 0)
 	}
 	for i, p := range processes { // after another prompt
-		if got := p.likely(prompts[i], 1); got.Timings.Cached != worker.PageTokens || hits(i) != 1 {
+		if got := p.likely(prompts[i], 1); got.Timings.Cached != worker.DefaultPageTokens || hits(i) != 1 {
 			t.Errorf("the process %s finds %d tokens of its own", names[i], got.Timings.Cached)
 		}
 	}
@@ -238,7 +238,7 @@ func TestPublisherKilledWhileItPuts(t *testing.T) {
 		}
 	}
 	other.likely(tokens[100:150], 1)
-	if got := other.likely(tokens, 4); got.Content != want.Content || got.Timings.Cached != worker.PageTokens {
+	if got := other.likely(tokens, 4); got.Content != want.Content || got.Timings.Cached != worker.DefaultPageTokens {
 		t.Errorf("%q of %+v, want %q of one page", got.Content, got.Timings, want.Content)
 	}
 	if s := other.status().Pages; len(s.Rejected) > 0 || strings.Contains(other.errs.String(), "panic") {

@@ -36,7 +36,7 @@ func TestRequestsAreLogged(t *testing.T) {
 	}
 	var converted bytes.Buffer
 	n, tokens, err := trace.Convert(&converted, file)
-	if err != nil || n != 2 || tokens != worker.PageTokens {
+	if err != nil || n != 2 || tokens != worker.DefaultPageTokens {
 		t.Fatalf("%d requests, pages of %d tokens, %v", n, tokens, err)
 	}
 	tr, err := trace.Read(&converted, tokens)
@@ -48,7 +48,7 @@ func TestRequestsAreLogged(t *testing.T) {
 			t.Errorf("request %d: %d tokens and %d, want %d and some", i, q.Input, q.Output, lengths[i])
 		}
 	}
-	if hits, want := tr.Blocks().Ideal(), lengths[0]/worker.PageTokens; hits != want {
+	if hits, want := tr.Blocks().Ideal(), lengths[0]/worker.DefaultPageTokens; hits != want {
 		t.Errorf("%d pages in common, want %d", hits, want)
 	}
 }

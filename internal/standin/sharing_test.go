@@ -59,11 +59,11 @@ func TestTwoProcessesShare(t *testing.T) {
 		t.Errorf("the second answers %q, the first %q", warm.Content, cold.Content)
 	}
 	total := cold.Timings.Computed
-	if n := warm.Timings.Cached; n != total/worker.PageTokens*worker.PageTokens || n+warm.Timings.Computed != total {
+	if n := warm.Timings.Cached; n != total/worker.DefaultPageTokens*worker.DefaultPageTokens || n+warm.Timings.Computed != total {
 		t.Errorf("of %d tokens the second finds %d and computes %d", total, n, warm.Timings.Computed)
 	}
 	s := second.status()
-	if !s.Sharing || s.Pages.PagesHit != int64(total/worker.PageTokens) || s.Slots.Total != 1 || s.Slots.Free != 1 || !strings.Contains(s.NamespaceWords, "sha256:") {
+	if !s.Sharing || s.Pages.PagesHit != int64(total/worker.DefaultPageTokens) || s.Slots.Total != 1 || s.Slots.Free != 1 || !strings.Contains(s.NamespaceWords, "sha256:") {
 		t.Errorf("status %+v", s)
 	}
 	if n := strings.Count(second.errs.String(), logPrefix); n != 1 || !strings.Contains(second.errs.String(), "prompts are shared") {

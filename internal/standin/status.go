@@ -144,7 +144,7 @@ func (s *standIn) status() Status {
 	now := s.board.get()
 	status := Status{
 		Reason: now.reason, Store: s.settings.Store, Role: s.settings.Role.String(), Exact: s.settings.Exact,
-		PageTokens: worker.PageTokens,
+		PageTokens: s.settings.PageTokens,
 		StoreState: s.storeStatus(), Errors: s.recent.last(),
 		Version: VersionStatus{Ollamoon: version(), Go: runtime.Version()},
 		Engine:  EngineStatus{Binary: s.binary, PID: s.engine.PID(), Build: now.build},
@@ -164,7 +164,7 @@ func (s *standIn) status() Status {
 	for _, each := range work.Each {
 		status.Slots.Each = append(status.Slots.Each, EachStatus(each))
 	}
-	status.Estimates = estimated(work.PageLoad, work.TokenCompute)
+	status.Estimates = estimated(work)
 	status.Pages = PageStatus(work.Pages)
 	if s.tenant != nil { // these are not for any one tenant to see
 		status.Slots.Each, status.Errors = nil, nil
@@ -176,10 +176,10 @@ func (s *standIn) status() Status {
 }
 
 // estimated returns the status of estimates.
-func estimated(pageLoad, tokenCompute time.Duration) EstimatesStatus {
-	e := EstimatesStatus{PageLoadMS: ms(pageLoad), TokenComputeMS: ms(tokenCompute)}
-	e.PageComputeMS = worker.PageTokens * e.TokenComputeMS
-	if tokenCompute > 0 {
+func estimated(w worker.Status) EstimatesStatus {
+	e := EstimatesStatus{PageLoadMS: ms(w.PageLoad), TokenComputeMS: ms(w.TokenCompute)}
+	e.PageComputeMS = float64(w.PageTokens) * e.TokenComputeMS
+	if w.TokenCompute > 0 {
 		e.BreakEvenTokens = e.PageLoadMS / e.TokenComputeMS
 	}
 	return e

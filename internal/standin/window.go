@@ -5,8 +5,6 @@ import (
 	"fmt"
 
 	"github.com/ollama/ollama/fs/gguf"
-
-	"ollamoon/internal/worker"
 )
 
 // errNoWindow: a model's file does not tell of a sliding window.
@@ -31,8 +29,8 @@ func slidingWindow(path string) (int, error) {
 // a slot: the window and a batch. Where slots share cells it is not known.
 func (i identity) ring() int {
 	tokens := min(i.window+i.args.UBatch(), i.props.Settings.ContextTokens)
-	if i.window == 0 || i.shape.Sections[1].Streams != i.props.TotalSlots || tokens%worker.PageTokens != 0 {
+	if i.window == 0 || i.shape.Sections[1].Streams != i.props.TotalSlots || tokens%i.settings.PageTokens != 0 {
 		return 0
 	}
-	return tokens / worker.PageTokens
+	return tokens / i.settings.PageTokens
 }

@@ -229,6 +229,6 @@ func (t Tried) Write(w io.Writer) error {
 	if err := table.Flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(w, "\npages computed and published by prefill workers: %d, of 256 tokens each\n", t.Elsewhere)
+	_, err := fmt.Fprintf(w, "\npages computed and published by prefill workers: %d\n", t.Elsewhere)
 	return err
 }

@@ -44,7 +44,7 @@ func (b *bringing) Begin(pages int) (err error) {
 		return errNotWorth
 	}
 	if b.file == nil {
-		if b.to, err = b.files.reserve(pages*PageTokens, b.estimates.token()); err != nil {
+		if b.to, err = b.files.reserve(pages*b.pageTokens, b.estimates.token()); err != nil {
 			return err
 		}
 		if b.file, err = os.OpenFile(b.to.path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600); err != nil {
@@ -56,7 +56,7 @@ func (b *bringing) Begin(pages int) (err error) {
 		return fmt.Errorf("making a slot file: %w", err)
 	}
 	b.spans = b.sharer.spans(pages)
-	b.maker, err = b.shape.Make(b.file, b.tokens[:pages*PageTokens], PageTokens, b.spans)
+	b.maker, err = b.shape.Make(b.file, b.tokens[:pages*b.pageTokens], b.pageTokens, b.spans)
 	return err
 }
 

@@ -26,7 +26,7 @@ func sharing(t *testing.T) *sharer {
 	t.Cleanup(func() { _ = s.Close() })
 	rows := []slotfile.Rows{{Type: 1, Bytes: 256}}
 	shared, err := newSharer(&Sharing{
-		Store: s, Namespace: prefix.Namespace{}, Sealer: &page.Sealer{},
+		Store: s, Namespace: prefix.Namespace{PageTokens: PageTokens}, Sealer: &page.Sealer{},
 		Shape: slotfile.Shape{Version: 2, Tagged: true, Sections: []slotfile.SectionShape{
 			{Streams: 1, Keys: rows, Values: rows}, {Streams: 1, Keys: rows, Values: rows},
 		}},

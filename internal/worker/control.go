@@ -99,6 +99,7 @@ func (w *Worker) Reshare(ctx context.Context, change func() (*Sharing, error)) e
 // A Status is what a Worker is doing at the moment.
 type Status struct {
 	Slots, Free, Waiting int // slots; requests that wait for one
+	PageTokens           int // tokens in a page; 0 while nothing is shared
 	// PageLoad and TokenCompute are what loading a page and computing a token is
 	// expected to take; 0 before the first.
 	PageLoad, TokenCompute time.Duration
@@ -126,6 +127,7 @@ func (w *Worker) Status() Status {
 		s.NoRoom = files.refusals()
 	}
 	if share := w.share.Load(); share != nil {
+		s.PageTokens = share.pageTokens
 		s.PageLoad, s.TokenCompute = share.estimates.rates()
 		s.Pages = plus(s.Pages, share.stats())
 	}

@@ -38,7 +38,7 @@ func (r *running) stored(tokens []int32) [][]byte {
 	r.t.Helper()
 	s := r.worker.share.Load()
 	var pages [][]byte
-	for i := range len(tokens) / PageTokens {
+	for i := range len(tokens) / s.pageTokens {
 		object := make([]byte, s.parts[0].ObjectBytes())
 		err := s.Store.BatchGet(r.t.Context(), []store.Item{{Key: s.key(tokens, i), Bytes: object}})[0]
 		if errors.Is(err, store.ErrNotFound) {
@@ -56,14 +56,15 @@ func (r *running) stored(tokens []int32) [][]byte {
 // reused.
 func (r *running) computed(tokens []int32, n int) [][]byte {
 	r.t.Helper()
+	pageTokens := r.worker.share.Load().pageTokens
 	if err := r.engine.Erase(r.t.Context(), 0); err != nil {
 		r.t.Fatal(err)
 	}
-	if _, err := r.engine.Prefill(r.t.Context(), 0, tokens[:n*PageTokens]); err != nil {
+	if _, err := r.engine.Prefill(r.t.Context(), 0, tokens[:n*pageTokens]); err != nil {
 		r.t.Fatal(err)
 	}
 	const name = "computed"
-	if _, err := r.engine.Save(r.t.Context(), 0, name, n*PageTokens); err != nil {
+	if _, err := r.engine.Save(r.t.Context(), 0, name, n*pageTokens); err != nil {
 		r.t.Fatal(err)
 	}
 	data := r.slotFile(name)
@@ -73,8 +74,8 @@ func (r *running) computed(tokens []int32, n int) [][]byte {
 	}
 	pages := make([][]byte, n)
 	for i := range pages {
-		pages[i] = make([]byte, file.Sections[0].Shape.PageBytes(PageTokens))
-		if err := file.Sections[0].ReadPage(pages[i], i, PageTokens); err != nil {
+		pages[i] = make([]byte, file.Sections[0].Shape.PageBytes(pageTokens))
+		if err := file.Sections[0].ReadPage(pages[i], i, pageTokens); err != nil {
 			r.t.Fatal(err)
 		}
 	}

@@ -28,6 +28,17 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// PageTokens is how many tokens a page has in tests that do not choose.
+const PageTokens = DefaultPageTokens
+
+// boundary is that of pages of PageTokens.
+func boundary(tokens int) int { return sharerOf(Sharing{}).boundary(tokens) }
+
+// sharerOf is a sharer of pages of PageTokens, with nothing to share.
+func sharerOf(s Sharing) *sharer {
+	return &sharer{Sharing: &s, pageTokens: PageTokens, estimates: &estimates{}}
+}
+
 // gemmaWindow is the sliding window of the model that has one, in tokens.
 const gemmaWindow = 512
 
@@ -110,7 +121,7 @@ func start(t *testing.T, s store.Store, change func(*Sharing), args ...string) *
 		config.Sharing = &Sharing{
 			Store: s, Role: connector.Mixed, Sealer: &page.Sealer{}, Shape: shape, Window: window, Ring: (window + 512) / PageTokens, Folder: folder, Deadline: patience, UBatch: 512,
 			MaxSaving: 1e9, // whatever the machine is busy with
-			Namespace: prefix.Namespace{Label: "smollm2", Geometry: shape.Sections[0].Geometry()},
+			Namespace: prefix.Namespace{Label: "smollm2", PageTokens: PageTokens, Geometry: shape.Sections[0].Geometry()},
 		}
 		if change != nil {
 			change(config.Sharing)

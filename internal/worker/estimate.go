@@ -92,14 +92,14 @@ func (e *estimates) worth(pages, tokensSaved int) bool {
 	return true
 }
 
-// saving is how much longer computing the tokens from one to another is expected
-// to take than loading their pages; 0 when it is not known, and at least 1 ns.
-func (e *estimates) saving(from, to int) time.Duration {
+// saving is how much longer computing tokens is expected to take than loading their
+// pages; 0 when it is not known, and at least 1 ns.
+func (e *estimates) saving(tokens, pages int) time.Duration {
 	load, compute := e.rates()
 	if compute == 0 {
 		return 0
 	}
-	return max(1, compute*time.Duration(to-from)-load*time.Duration((to-from)/PageTokens))
+	return max(1, compute*time.Duration(tokens)-load*time.Duration(pages))
 }
 
 // token returns what computing a token is expected to take; 0 when nothing has been

@@ -15,16 +15,17 @@ func TestReuseEqualsAPrimedSlot(t *testing.T) {
 	lengths := []int{255, 256, 257, 511, 512, 513, 1793, 2048}
 	q8 := []string{"-fa", "on", "-ctk", "q8_0", "-ctv", "q8_0"}
 	cases := []primedCase{
-		{"f16, one slot", lengths, []string{"-c", "2304", "-np", "1"}},
-		{"q8_0, one slot", lengths, append([]string{"-c", "2304", "-np", "1"}, q8...)},
-		{"f16, four slots", lengths, []string{"-c", "9216", "-np", "4", "-no-kvu"}},
-		{"f16, four slots, unified", lengths, []string{"-c", "2304", "-np", "4", "-kvu"}},
+		{"f16, one slot", PageTokens, lengths, []string{"-c", "2304", "-np", "1"}},
+		{"q8_0, one slot", PageTokens, lengths, append([]string{"-c", "2304", "-np", "1"}, q8...)},
+		{"f16, four slots", PageTokens, lengths, []string{"-c", "9216", "-np", "4", "-no-kvu"}},
+		{"f16, four slots, unified", PageTokens, lengths, []string{"-c", "2304", "-np", "4", "-kvu"}},
+		{"f16, pages of 64", 64, []int{64, 65, 129, 513, 700}, []string{"-c", "1024", "-np", "1"}},
 	}
 	if os.Getenv("OLLAMOON_FULL") == "1" {
 		cases = append(
 			cases,
-			primedCase{"q8_0, four slots", lengths, append([]string{"-c", "9216", "-np", "4", "-no-kvu"}, q8...)},
-			primedCase{"f16, 7,937 tokens", []int{7937, 8000}, []string{"-c", "8192", "-np", "1"}},
+			primedCase{"q8_0, four slots", PageTokens, lengths, append([]string{"-c", "9216", "-np", "4", "-no-kvu"}, q8...)},
+			primedCase{"f16, 7,937 tokens", PageTokens, []int{7937, 8000}, []string{"-c", "8192", "-np", "1"}},
 		)
 	}
 	for _, c := range cases {
@@ -32,31 +33,38 @@ func TestReuseEqualsAPrimedSlot(t *testing.T) {
 	}
 }
 
-// A primedCase is an engine's configuration and lengths of prompts.
+// A primedCase is an engine's configuration, the size of pages and lengths of
+// prompts.
 type primedCase struct {
-	name    string
-	lengths []int
-	args    []string
+	name       string
+	pageTokens int
+	lengths    []int
+	args       []string
+}
+
+// pagesOf has a worker share pages of so many tokens.
+func pagesHaving(tokens int) func(*Sharing) {
+	return func(s *Sharing) { s.Namespace.PageTokens = tokens }
 }
 
 func (c primedCase) run(t *testing.T) {
 	s := newStore(t)
-	publisher := start(t, s, nil, c.args...)
+	publisher := start(t, s, pagesHaving(c.pageTokens), c.args...)
 	longest := slices.Max(c.lengths)
 	prompt := publisher.tokens("w", longest)
 	publisher.ask(greedy(prompt))
 	published := publisher.worker.share.Load().cache.Stats().PagesPublished
-	if published != int64(boundary(longest)/PageTokens) {
-		t.Fatalf("%d pages published, want %d", published, boundary(longest)/PageTokens)
+	if want := (longest - minBatch) / c.pageTokens; published != int64(want) {
+		t.Fatalf("%d pages published, want %d", published, want)
 	}
 	publisher.engine.Stop(0) // two engines at a time
-	reader, primed := start(t, s, nil, c.args...), start(t, nil, nil, c.args...)
+	reader, primed := start(t, s, pagesHaving(c.pageTokens), c.args...), start(t, nil, nil, c.args...)
 	for _, n := range c.lengths {
-		pages := min((n-1)/PageTokens, int(published))
-		limit := primed.primed(prompt[:pages*PageTokens]).ask(withSlotZero(greedy(prompt[:n])))
+		cached := min((n-1)/c.pageTokens, int(published)) * c.pageTokens
+		limit := primed.primed(prompt[:cached]).ask(withSlotZero(greedy(prompt[:n])))
 		got := reader.fresh(0).ask(greedy(prompt[:n]))
-		if got.Timings.CacheTokens != pages*PageTokens || got.Timings.PromptTokens != n-pages*PageTokens {
-			t.Errorf("%d tokens: %+v, want %d whole pages", n, got.Timings, pages)
+		if got.Timings.CacheTokens != cached || got.Timings.PromptTokens != n-cached {
+			t.Errorf("%d tokens: %+v, want %d of whole pages reused", n, got.Timings, cached)
 		}
 		if limit.Timings.CacheTokens != got.Timings.CacheTokens {
 			t.Errorf("%d tokens: the primed slot reuses %d", n, limit.Timings.CacheTokens)

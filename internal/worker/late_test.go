@@ -73,7 +73,7 @@ func TestEarlyOrLater(t *testing.T) {
 		{20 * time.Millisecond, time.Second, 0, false},
 		{time.Second, time.Second, 512, true}, // later its rows would have left the window
 	} {
-		s := sharer{Sharing: &Sharing{Window: c.window}, estimates: &estimates{}}
+		s := sharerOf(Sharing{Window: c.window})
 		if c.save > 0 {
 			s.estimates.saved(c.save, 1000)
 		}

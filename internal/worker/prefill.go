@@ -23,8 +23,9 @@ type Prefiller interface {
 	Prefill(ctx context.Context, tenant string, tokens []int32, have, end int, local time.Duration) (published int, err error)
 }
 
-// leastElsewhere is how many tokens are worth asking someone else.
-const leastElsewhere = 2 * PageTokens
+// leastElsewhere is how many tokens are worth asking someone else, whatever the
+// size of their pages.
+const leastElsewhere = 512
 
 // elsewhere has the rest of a prompt computed by someone else, if there is anyone
 // and that pays, and reports whether pages have come of it.
@@ -49,7 +50,7 @@ func (w *Worker) here(s *sharer, from, to int) time.Duration {
 	if s.Role == connector.Decode {
 		waiting *= 2
 	}
-	return s.estimates.saving(from, to) * time.Duration(waiting)
+	return s.estimates.saving(to-from, (to-from)/s.pageTokens) * time.Duration(waiting)
 }
 
 // A progress is what becomes of a prompt's pages while they are published.

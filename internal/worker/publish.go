@@ -13,22 +13,23 @@ import (
 // saveTime bounds a save: an engine saves when its running batch is done.
 const saveTime = 2 * time.Minute
 
-// boundary is where a step for publishing a prompt ends: the last page's end
-// that leaves a batch to compute.
-func boundary(tokens int) int {
-	return max(0, tokens-minBatch) / PageTokens * PageTokens
+// boundary is where a step for publishing a prompt ends, and what an exact answer
+// reuses at most: the last page's end that leaves a batch to compute. A cold engine
+// may compute a prompt's end in a batch of less than minBatch: exact answers come of
+// that same batch, and others of none so small.
+func (s *sharer) boundary(tokens int) int {
+	end := max(0, tokens-minBatch) / s.pageTokens * s.pageTokens
+	for s.Exact && s.UBatch > 0 && end > 0 && !asCold(tokens%s.UBatch, (tokens-end)%s.UBatch) {
+		end -= s.pageTokens
+	}
+	return end
 }
 
-// boundary is the same, and what an exact answer reuses at most. A cold engine may
-// compute a prompt's end in a batch of less than minBatch: exact answers come of
-// that same batch, after a whole one.
-func (s *sharer) boundary(tokens int) int {
-	if s.Exact && s.UBatch > 0 {
-		if rest := tokens % s.UBatch; rest > 0 && rest < minBatch {
-			return max(0, tokens-rest-s.UBatch) / PageTokens * PageTokens
-		}
-	}
-	return boundary(tokens)
+// asCold reports whether a last batch gives the same bits as a cold engine's; 0 is a
+// whole one.
+func asCold(cold, last int) bool {
+	small := func(batch int) bool { return batch > 0 && batch < minBatch }
+	return cold == last || !small(cold) && !small(last)
 }
 
 // publishable is how many tokens of a prompt may be published. Not worth it is a
@@ -41,12 +42,12 @@ func (s *sharer) publishable(tokens int) int {
 }
 
 // windowPages is how many whole pages a sliding window has.
-func (s *sharer) windowPages() int { return s.Window / PageTokens }
+func (s *sharer) windowPages() int { return s.Window / s.pageTokens }
 
 // sound is how many pages of a slot may be published. The last one that ends in
 // a sliding window may not: the engine computes its end again.
 func (s *sharer) sound(held *slot) int {
-	pages := held.sound / PageTokens
+	pages := held.sound / s.pageTokens
 	if pages <= s.windowPages() {
 		return max(0, min(pages, s.windowPages()-1))
 	}
@@ -65,16 +66,16 @@ const firstStep = 1024
 // takes up a few tokens before the end: a page more is enough to be past that.
 func (s *sharer) step(at, end, steps int) int {
 	switch {
-	case s.Window > 0 && at == s.windowPages()*PageTokens:
-		return min(end, at+PageTokens)
+	case s.Window > 0 && at == s.windowPages()*s.pageTokens:
+		return min(end, at+s.pageTokens)
 	case s.Window > 0 && at <= s.Window:
-		return min(end, s.windowPages()*PageTokens)
+		return min(end, s.windowPages()*s.pageTokens)
 	case s.Window > 0:
-		return min(end, (at+s.Window)/PageTokens*PageTokens)
+		return min(end, (at+s.Window)/s.pageTokens*s.pageTokens)
 	}
-	size := firstStep << min(steps, 16)
-	next := min(end, (at+size)/PageTokens*PageTokens)
-	if end-next < max(PageTokens*2, size/4) {
+	size := max(firstStep, s.pageTokens) << min(steps, 16)
+	next := min(end, (at+size)/s.pageTokens*s.pageTokens)
+	if end-next < max(s.pageTokens*2, size/4) {
 		return end // what is left is not worth a step of its own, which saves all again
 	}
 	return next
@@ -140,7 +141,7 @@ func (w *Worker) afresh(ctx context.Context, held *slot, tokens []int32) error {
 // been, the latter while the caller goes on and counted in progress. The slot holds
 // so many tokens, or savedMore.
 func (w *Worker) publish(ctx context.Context, s *sharer, held *slot, tokens int, progress *progress) error {
-	from, pages := held.stored/PageTokens, s.sound(held)
+	from, pages := held.stored/s.pageTokens, s.sound(held)
 	if pages <= from {
 		return nil
 	}
@@ -167,14 +168,14 @@ func (w *Worker) publish(ctx context.Context, s *sharer, held *slot, tokens int,
 	file.moved(took)
 	s.estimates.saved(took, len(held.tokens))
 	known := held.tokens
-	held.stored = pages * PageTokens // or they are another's to publish
+	held.stored = pages * s.pageTokens // or they are another's to publish
 	progress.begun = true
 	progress.Go(func() {
 		defer file.remove()
 		begin := time.Now()
 		err := s.publishFile(ctx, file.path, known, w.config.Context, from, pages)
 		w.config.Observer.Published(time.Since(begin), err)
-		progress.ended(pages*PageTokens, err)
+		progress.ended(pages*s.pageTokens, err)
 		if err != nil {
 			w.failed(ctx, "pages were not published", err, "from", from, "to", pages)
 		}
@@ -208,7 +209,7 @@ func (s *sharer) publishFile(ctx context.Context, path string, known []int32, mo
 	if len(saved.Sections) > 0 && cells > len(known) {
 		cells = len(saved.Sections[0].Positions)
 	}
-	if len(saved.Sections) != len(s.parts) || !saved.Sections[0].Complete(cells) || min(cells, common(saved.Tokens, known)) < to*PageTokens {
+	if len(saved.Sections) != len(s.parts) || !saved.Sections[0].Complete(cells) || min(cells, common(saved.Tokens, known)) < to*s.pageTokens {
 		return errors.New("worker: a saved slot has other cells than its tokens")
 	}
 	for ; from < to; from += s.window() {
@@ -238,7 +239,7 @@ func (s *sharer) cut(saved *slotfile.File, from, to int) (*buffers, error) {
 	for i := range wanted {
 		wanted[i] = make([]bool, to)
 		for page := from; page < to; page++ {
-			wanted[i][page] = i == 0 || saved.Sections[i].HasPage(page, PageTokens)
+			wanted[i][page] = i == 0 || saved.Sections[i].HasPage(page, s.pageTokens)
 		}
 	}
 	held, err := s.allocate(wanted)
@@ -250,7 +251,7 @@ func (s *sharer) cut(saved *slotfile.File, from, to int) (*buffers, error) {
 			if object == nil {
 				continue
 			}
-			if err := saved.Sections[i].ReadPage(object[:s.payloadBytes(i)], page, PageTokens); err != nil {
+			if err := saved.Sections[i].ReadPage(object[:s.payloadBytes(i)], page, s.pageTokens); err != nil {
 				held.free()
 				return nil, err
 			}

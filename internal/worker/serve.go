@@ -116,7 +116,7 @@ func (w *Worker) predict(ctx context.Context, s *sharer, predict predict, req *r
 		return nil, ByRequest
 	case req.slotWanted() == allSlots:
 		return nil, Several
-	case len(body) < PageTokens: // fewer bytes than a page has tokens
+	case len(body) < s.pageTokens: // fewer bytes than a page has tokens
 		return nil, Short
 	}
 	tokens, err := predict(ctx, w.config.Engine, req, body)
@@ -128,7 +128,7 @@ func (w *Worker) predict(ctx context.Context, s *sharer, predict predict, req *r
 			w.config.Logger.Debug("a prompt was not predicted", "error", err)
 		}
 		return nil, NotPredicted
-	case len(tokens) <= PageTokens:
+	case len(tokens) <= s.pageTokens:
 		return nil, Short
 	case len(tokens) > w.config.Context:
 		return nil, Long
@@ -181,7 +181,7 @@ func (w *Worker) fill(ctx context.Context, s *sharer, held *slot, tokens []int32
 		if took.later = s.Role == connector.Mixed && !s.early(); took.later || !s.Role.Publishes() {
 			return correction{}, nil
 		}
-		release, other := s.inflight.claim(s.key(tokens, have/PageTokens))
+		release, other := s.inflight.claim(s.key(tokens, have/s.pageTokens))
 		if release != nil {
 			return w.compute(ctx, s, held, tokens, at, release)
 		}

@@ -13,9 +13,9 @@ import (
 // left to compute.
 func (s *sharer) loadable(tokens int) int {
 	if s.Exact {
-		return s.boundary(tokens) / PageTokens
+		return s.boundary(tokens) / s.pageTokens
 	}
-	return (tokens - 1) / PageTokens
+	return (tokens - 1) / s.pageTokens
 }
 
 // drop empties a slot before an exact answer: beyond the rows that are known to
@@ -44,7 +44,7 @@ func (w *Worker) live(s *sharer, held *slot, tokens []int32) live {
 	switch {
 	case s.Window == 0:
 		return live{most, most}
-	case most < PageTokens: // a template's first words
+	case most < s.pageTokens: // a template's first words
 		return live{}
 	case here == len(held.tokens) && here > s.Window:
 		return live{here, most}
@@ -55,9 +55,9 @@ func (w *Worker) live(s *sharer, held *slot, tokens []int32) live {
 // gain is how many tokens need not be computed when so many pages are loaded; 0
 // when that is of no use.
 func (s *sharer) gain(pages int, has live) int {
-	tokens := pages * PageTokens
+	tokens := pages * s.pageTokens
 	// An engine reuses only what is longer than its window.
-	if tokens <= s.Window || tokens <= has.perhaps-PageTokens {
+	if tokens <= s.Window || tokens <= has.perhaps-s.pageTokens {
 		return 0
 	}
 	return max(0, tokens-has.surely)
@@ -85,7 +85,7 @@ func (w *Worker) load(ctx context.Context, s *sharer, held *slot, tokens []int32
 	cancel()
 	unwanted := errors.Is(err, errNotWorth) || errors.Is(err, errNoRoom)
 	if err == nil || unwanted {
-		took.asked += pages * PageTokens
+		took.asked += pages * s.pageTokens
 	}
 	loaded := time.Now()
 	if into.to != nil {

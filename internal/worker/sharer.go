@@ -21,13 +21,14 @@ var ErrSections = errors.New("worker: a cache that cannot be shared")
 // context and layers with a sliding window.
 type sharer struct {
 	*Sharing
-	keys      prefix.Config
-	cache     *connector.Sections
-	parts     []connector.Part // of cache, a section each
-	estimates *estimates
-	inflight  *inflight
-	tenant    string
-	tenants   tenants
+	pageTokens int
+	keys       prefix.Config
+	cache      *connector.Sections
+	parts      []connector.Part // of cache, a section each
+	estimates  *estimates
+	inflight   *inflight
+	tenant     string
+	tenants    tenants
 }
 
 // newSharer returns a sharer; pages of what is common, unless that is nil, it has
@@ -37,21 +38,26 @@ func newSharer(s *Sharing, common *prefix.Common) (*sharer, error) {
 	if len(s.Shape.Sections) > len(kinds) {
 		return nil, fmt.Errorf("%w: it has %d sections", ErrSections, len(s.Shape.Sections))
 	}
-	if s.Window > 0 && s.Window < PageTokens {
-		return nil, fmt.Errorf("%w: its sliding window of %d tokens is shorter than a page of %d", ErrSections, s.Window, PageTokens)
+	pageTokens := s.Namespace.PageTokens
+	if err := CheckPageTokens(pageTokens); err != nil {
+		return nil, err
+	}
+	if s.Window > 0 && s.Window < pageTokens {
+		return nil, fmt.Errorf("%w: its sliding window of %d tokens is shorter than a page of %d; choose pages of no more tokens", ErrSections, s.Window, pageTokens)
 	}
 	if s.Window > 0 && s.Exact {
 		return nil, fmt.Errorf("%w: exact answers are wanted, and with a sliding window the last bits depend on where a batch began", ErrSections)
 	}
 	share := &sharer{
-		Sharing: s, keys: prefix.Config{Model: s.Namespace.Model(), PageTokens: PageTokens, Common: common},
+		Sharing: s, pageTokens: pageTokens,
+		keys:      prefix.Config{Model: s.Namespace.Model(), PageTokens: pageTokens, Common: common},
 		estimates: &estimates{}, inflight: &inflight{},
 	}
 	timed := timedStore{s.Store}
 	for i := range s.Shape.Sections {
 		c, err := connector.New(timed, connector.Config{
 			Role: s.Role, Keys: share.keys, Section: kinds[i],
-			PageBytes: s.Shape.Sections[i].PageBytes(PageTokens), Sealer: s.Sealer,
+			PageBytes: s.Shape.Sections[i].PageBytes(pageTokens), Sealer: s.Sealer,
 		})
 		if err != nil {
 			return nil, err
@@ -75,12 +81,12 @@ func newSharer(s *Sharing, common *prefix.Common) (*sharer, error) {
 
 // payloadBytes is the size of a section's page without its seal.
 func (s *sharer) payloadBytes(section int) int {
-	return s.Shape.Sections[section].PageBytes(PageTokens)
+	return s.Shape.Sections[section].PageBytes(s.pageTokens)
 }
 
 // key is the key of a prompt's page.
 func (s *sharer) key(tokens []int32, page int) string {
-	pages, err := s.keys.Pages(tokens[:(page+1)*PageTokens])
+	pages, err := s.keys.Pages(tokens[:(page+1)*s.pageTokens])
 	if err != nil {
 		return "" // the configuration was checked by newSharer
 	}
@@ -129,7 +135,7 @@ func (b *buffers) free() {
 
 // needed is how many pages an engine with a sliding window needs at the end of a
 // prefix: it wants a position from before the window.
-func (s *sharer) needed() int { return (s.Window+PageTokens-1)/PageTokens + 1 }
+func (s *sharer) needed() int { return (s.Window+s.pageTokens-1)/s.pageTokens + 1 }
 
 // turn puts pages where a slot that computed them has their cells. Where the
 // oldest page would be last, its cells are the next to be used, and stay free.

@@ -68,7 +68,7 @@ func (r *running) slid(prompt []int32) *running {
 	if err := r.engine.Erase(r.t.Context(), 0); err != nil {
 		r.t.Fatal(err)
 	}
-	s := sharer{Sharing: &Sharing{Window: gemmaWindow}}
+	s := sharerOf(Sharing{Window: gemmaWindow})
 	for at, n := 0, 0; at < len(prompt); n++ {
 		at = s.step(at, len(prompt), n)
 		if _, err := r.engine.Prefill(r.t.Context(), 0, prompt[:at]); err != nil {
@@ -83,6 +83,7 @@ func TestWindowsThatCannotBeShared(t *testing.T) {
 		"shorter than a page": {Window: 128},
 		"exact answers":       {Window: 512, Exact: true},
 	} {
+		s.Namespace.PageTokens = PageTokens
 		if _, err := newSharer(&s, nil); !errors.Is(err, ErrSections) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -101,7 +102,7 @@ func TestStepsOfAWindow(t *testing.T) {
 		{700, 0, 1792, []int{512, 768, 1280, 1792}},
 		{1024, 0, 1536, []int{1024, 1280, 1536}},
 	} {
-		s := sharer{Sharing: &Sharing{Window: c.window}}
+		s := sharerOf(Sharing{Window: c.window})
 		var got []int
 		for at, n := c.at, 0; at < c.end; n++ {
 			at = s.step(at, c.end, n)
@@ -111,7 +112,7 @@ func TestStepsOfAWindow(t *testing.T) {
 			t.Errorf("window %d from %d to %d: steps end at %d, want %d", c.window, c.at, c.end, got, c.want)
 		}
 	}
-	s := sharer{Sharing: &Sharing{Window: 512}}
+	s := sharerOf(Sharing{Window: 512})
 	if got := s.publishable(600); got != 0 {
 		t.Errorf("of 600 tokens %d are published, which nobody can reuse", got)
 	}

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -18,8 +19,24 @@ import (
 	"ollamoon/store"
 )
 
-// PageTokens is the number of tokens in a page.
-const PageTokens = 256
+// DefaultPageTokens is the number of tokens in a page where nobody chooses.
+const DefaultPageTokens = 256
+
+// maxPageTokens bounds a page: pages are read and written as wholes, several at a time.
+const maxPageTokens = 4096
+
+// ErrPageTokens is wrapped when pages cannot have a number of tokens.
+var ErrPageTokens = errors.New("worker: pages cannot have that many tokens")
+
+// CheckPageTokens returns an error that wraps ErrPageTokens and says which numbers
+// of tokens a page can have. A page is a multiple of minBatch: it is computed in
+// batches of no less, wherever it begins, or else it could not be published.
+func CheckPageTokens(n int) error {
+	if n < minBatch || n > maxPageTokens || n%minBatch != 0 {
+		return fmt.Errorf("%w: %d; give a multiple of %d from %d to %d, such as %d", ErrPageTokens, n, minBatch, minBatch, maxPageTokens, DefaultPageTokens)
+	}
+	return nil
+}
 
 // Config says what a Worker works with.
 type Config struct {
@@ -59,8 +76,9 @@ type Config struct {
 
 // Sharing is what it takes to share an engine's cache.
 type Sharing struct {
-	Store     store.Store
-	Role      connector.Role
+	Store store.Store
+	Role  connector.Role
+	// Namespace also says how many tokens a page has.
 	Namespace prefix.Namespace
 	Sealer    *page.Sealer
 	// Exact asks for answers that equal those of a cold engine, bit for bit: a slot
@@ -125,6 +143,10 @@ func New(config Config) (*Worker, error) {
 		share, err := newSharer(config.Sharing, nil)
 		if err != nil {
 			return nil, fmt.Errorf("worker: %w", err)
+		}
+		if least := share.pageTokens + minBatch; least > config.Context {
+			return nil, fmt.Errorf("%w: %d, in a context of %d, where no prompt has a page and %d tokens more; choose fewer",
+				ErrPageTokens, share.pageTokens, config.Context, minBatch)
 		}
 		w.share.Store(share)
 	}
