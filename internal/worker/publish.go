@@ -19,15 +19,19 @@ const saveTime = 2 * time.Minute
 // that same batch, and others of none so small.
 func (s *sharer) boundary(tokens int) int {
 	end := max(0, tokens-minBatch) / s.pageTokens * s.pageTokens
-	for s.Exact && s.UBatch > 0 && end > 0 && !asCold(tokens%s.UBatch, (tokens-end)%s.UBatch) {
+	for end > 0 && !s.asCold(tokens, end) {
 		end -= s.pageTokens
 	}
 	return end
 }
 
-// asCold reports whether a last batch gives the same bits as a cold engine's; 0 is a
-// whole one.
-func asCold(cold, last int) bool {
+// asCold reports whether a prompt of which so many tokens are reused ends in a batch
+// that gives the bits of a cold engine's, where answers are to be exact.
+func (s *sharer) asCold(tokens, reused int) bool {
+	if !s.Exact || s.UBatch == 0 {
+		return true
+	}
+	cold, last := tokens%s.UBatch, (tokens-reused)%s.UBatch // 0 is a whole one
 	small := func(batch int) bool { return batch > 0 && batch < minBatch }
 	return cold == last || !small(cold) && !small(last)
 }

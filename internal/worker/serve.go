@@ -147,9 +147,7 @@ func (w *Worker) prepare(ctx context.Context, s *sharer, held *slot, tokens []in
 	if s == nil {
 		return correction{}
 	}
-	if err := s.drop(ctx, w.config.Engine, held); err != nil && ctx.Err() == nil {
-		w.config.Logger.Warn("an answer may not be exact", "error", err)
-	}
+	w.drop(ctx, s, held)
 	if tokens == nil {
 		return correction{}
 	}
@@ -157,6 +155,10 @@ func (w *Worker) prepare(ctx context.Context, s *sharer, held *slot, tokens []in
 	fix, err := w.fill(ctx, s, held, tokens, took, &progress{})
 	if err != nil && ctx.Err() == nil {
 		w.failed(ctx, "a prefix was not shared", err, "tokens", len(tokens))
+	}
+	if s.Exact && (held.unknown || !s.asCold(len(tokens), len(held.tokens))) {
+		w.drop(ctx, s, held) // only a part was there, or could be computed
+		fix, took.store = correction{}, 0
 	}
 	return fix
 }

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"time"
-
-	"ollamoon/internal/engine"
 )
 
 // loadable is how many pages of a prompt may be loaded: something has to be
@@ -20,15 +18,17 @@ func (s *sharer) loadable(tokens int) int {
 
 // drop empties a slot before an exact answer: beyond the rows that are known to
 // be sound, the engine may reuse generated ones, of which nothing is known.
-func (s *sharer) drop(ctx context.Context, e *engine.Client, held *slot) error {
+func (w *Worker) drop(ctx context.Context, s *sharer, held *slot) {
 	if !s.Exact || !held.unknown && len(held.tokens) == 0 {
-		return nil
+		return
 	}
-	if err := e.Erase(ctx, held.id); err != nil {
-		return fmt.Errorf("emptying a slot: %w", err)
+	if err := w.config.Engine.Erase(ctx, held.id); err != nil {
+		if ctx.Err() == nil {
+			w.config.Logger.Warn("an answer may not be exact", "error", fmt.Errorf("emptying a slot: %w", err))
+		}
+		return
 	}
 	held.hold(nil, 0)
-	return nil
 }
 
 // A live tells what the engine reuses of a prompt without help: so many tokens
