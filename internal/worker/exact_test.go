@@ -46,7 +46,7 @@ type primedCase struct {
 
 // pagesOf has a worker share pages of so many tokens.
 func pagesHaving(tokens int) func(*Sharing) {
-	return func(s *Sharing) { s.Namespace.PageTokens = tokens }
+	return func(s *Sharing) { s.Namespace.PageTokens, s.Ring = tokens, (s.Window+s.UBatch)/tokens }
 }
 
 func (c primedCase) run(t *testing.T) {

@@ -137,12 +137,14 @@ func (b *buffers) free() {
 // prefix: it wants a position from before the window.
 func (s *sharer) needed() int { return (s.Window+s.pageTokens-1)/s.pageTokens + 1 }
 
-// turn puts pages where a slot that computed them has their cells. Where the
-// oldest page would be last, its cells are the next to be used, and stay free.
+// turn puts pages where a slot that computed them has their cells. Of the pages
+// that have gone round, those before the oldest are enough where they are more than
+// the window: the cells of the others are the next to be used, and stay free, since
+// an engine goes on behind what it restores.
 func (s *sharer) turn(pages *slotfile.Span) {
 	pages.Turn = (s.Ring - pages.First%s.Ring) % s.Ring
-	if pages.Turn == 1 && pages.Count > s.needed() {
-		pages.First, pages.Count, pages.Turn = pages.First+1, pages.Count-1, 0
+	if pages.Turn > 0 && pages.Count-pages.Turn >= s.needed() {
+		pages.First, pages.Count, pages.Turn = pages.First+pages.Turn, pages.Count-pages.Turn, 0
 	}
 }
 

@@ -3,7 +3,6 @@ package worker
 import (
 	"bytes"
 	"errors"
-	"os"
 	"slices"
 	"testing"
 
@@ -16,46 +15,51 @@ import (
 // pages in the same steps; an engine reuses nothing that is not longer than its
 // window.
 func TestSlidingWindow(t *testing.T) {
-	lengths := []int{257, 1793}
-	if os.Getenv("OLLAMOON_FULL") == "1" {
-		lengths = append(lengths, 769, 1025, 4097)
+	if !full() {
+		slidingWindow(t, PageTokens, 257, 1793)
+		return
 	}
+	slidingWindow(t, PageTokens, 257, 769, 1025, 1281, 1793, 4097)
+	slidingWindow(t, 64, 769, 1281, 1793, 1985)
+}
+
+func slidingWindow(t *testing.T, pageTokens int, lengths ...int) {
 	args := gemma(t, "-c", "4608", "-np", "1", "--cache-ram", "0")
 	s := newStore(t)
-	publisher := start(t, s, nil, args...)
+	publisher := start(t, s, pagesHaving(pageTokens), args...)
 	prompts := map[int][]int32{}
-	for _, n := range lengths {
-		prompt := publisher.tokens(string(rune('a'+n/PageTokens)), n+minBatch-1)
+	for i, n := range lengths {
+		prompt := publisher.tokens(string(rune('a'+i)), n+minBatch-1)
 		prompts[n] = prompt
 		if got := publisher.fresh(0).ask(greedy(prompt)); got.Timings.CacheTokens != 0 || got.Timings.PromptTokens != len(prompt) {
 			t.Errorf("the first request: %+v, want %d computed", got.Timings, len(prompt))
 		}
 	}
 	publisher.engine.Stop(0) // two engines at a time
-	reader, primed := start(t, s, nil, args...), start(t, nil, nil, args...)
+	reader, primed := start(t, s, pagesHaving(pageTokens), args...), start(t, nil, nil, args...)
 	for _, n := range lengths {
-		prompt, pages := prompts[n][:n], (n-1)/PageTokens
-		if pages*PageTokens <= gemmaWindow {
-			pages = 0
+		prompt, cached := prompts[n][:n], (n-1)/pageTokens*pageTokens
+		if cached <= gemmaWindow {
+			cached = 0
 		}
-		limit := primed.slid(prompt[:pages*PageTokens]).ask(withSlotZero(greedy(prompt)))
+		limit := primed.slid(prompt[:cached], pageTokens).ask(withSlotZero(greedy(prompt)))
 		got := reader.fresh(0).ask(greedy(prompt))
-		if got.Timings.CacheTokens != pages*PageTokens || limit.Timings.CacheTokens != pages*PageTokens {
-			t.Errorf("%d tokens: %d reused, %d on the primed slot, want %d pages", n, got.Timings.CacheTokens, limit.Timings.CacheTokens, pages)
+		if got.Timings.CacheTokens != cached || limit.Timings.CacheTokens != cached {
+			t.Errorf("%d tokens: %d reused, %d on the primed slot, want %d", n, got.Timings.CacheTokens, limit.Timings.CacheTokens, cached)
 		}
 		if len(got.Probabilities) < 1000 || !bytes.Equal(got.Probabilities, limit.Probabilities) {
 			t.Errorf("%d tokens: other probabilities than on a primed slot", n)
 		}
 	}
 	t.Run("a page of the window is missing", func(t *testing.T) {
-		prompt := prompts[1793][:1793]
+		prompt, last := prompts[1793][:1793], 1792/pageTokens-1
 		share := reader.worker.share.Load()
-		if err := s.Discard(t.Context(), page.Sliding.Key(share.key(prompt, 6))); err != nil {
+		if err := s.Discard(t.Context(), page.Sliding.Key(share.key(prompt, last))); err != nil {
 			t.Fatal(err)
 		}
 		// A prefix that ends before it has its window still.
-		if got := reader.fresh(0).ask(greedy(prompt)); got.Timings.CacheTokens != 6*PageTokens {
-			t.Errorf("%d tokens reused, want six pages", got.Timings.CacheTokens)
+		if got := reader.fresh(0).ask(greedy(prompt)); got.Timings.CacheTokens != last*pageTokens {
+			t.Errorf("%d tokens reused, want %d pages of %d", got.Timings.CacheTokens, last, pageTokens)
 		}
 	})
 }
@@ -63,12 +67,12 @@ func TestSlidingWindow(t *testing.T) {
 // slid fills slot 0 with a prompt that the engine itself has computed, in the
 // steps of a worker: with a sliding window the last bits of a row depend on where
 // its batch began and ended.
-func (r *running) slid(prompt []int32) *running {
+func (r *running) slid(prompt []int32, pageTokens int) *running {
 	r.t.Helper()
 	if err := r.engine.Erase(r.t.Context(), 0); err != nil {
 		r.t.Fatal(err)
 	}
-	s := sharerOf(Sharing{Window: gemmaWindow})
+	s := &sharer{Sharing: &Sharing{Window: gemmaWindow}, pageTokens: pageTokens}
 	for at, n := 0, 0; at < len(prompt); n++ {
 		at = s.step(at, len(prompt), n)
 		if _, err := r.engine.Prefill(r.t.Context(), 0, prompt[:at]); err != nil {
