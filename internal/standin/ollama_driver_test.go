@@ -2,6 +2,7 @@ package standin
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -61,6 +62,17 @@ func without(args []string, option string, values int) []string {
 		return slices.Delete(slices.Clone(args), i, i+1+values)
 	}
 	return args
+}
+
+// knows is whether the installed engine has an option: there are builds for two
+// kinds of processors.
+func knows(t *testing.T, option string) bool {
+	t.Helper()
+	help, err := exec.CommandContext(t.Context(), installed(t).Binary, "--help").CombinedOutput() //nolint:gosec // as above
+	if err != nil {
+		t.Fatalf("%v\n%s", err, help)
+	}
+	return bytes.Contains(help, []byte(option+" "))
 }
 
 // An ollama has a folder with a llama-server in it and a folder of models.
@@ -152,13 +164,16 @@ type launch struct {
 	embedding         bool
 }
 
-func (l launch) args(t *testing.T, port string) []string {
-	args := commandLine(t, loadLine)
+func (o ollama) args(l launch, port string) []string {
+	args := commandLine(o.t, loadLine)
 	put(args, "--model", l.model)
 	put(args, "--port", port)
 	put(args, "-c", strconv.Itoa(l.context*l.parallel))
 	put(args, "-np", strconv.Itoa(l.parallel))
-	put(args, "-t", "1") // the one option in which the recording is not followed: tests share the processors
+	put(args, "-t", "1") // here the recording is not followed: tests share the processors
+	if !knows(o.t, "--load-mode") {
+		args = append(without(args, "--load-mode", 1), "--no-mmap") // what older builds call it
+	}
 	if l.chat {
 		args = without(without(args, "--no-jinja", 0), "--chat-template", 1)
 	}
@@ -185,7 +200,7 @@ func (o ollama) start(l launch) *runner {
 	said := &output{}
 	r := &runner{of: o, log: &runnerLog{to: said}}
 	r.running = &running{t: o.t, out: said, errs: said, done: make(chan struct{}), address: "http://127.0.0.1:" + port}
-	r.cmd = exec.Command(o.path, l.args(o.t, port)...) //nolint:gosec,noctx // a program of the test, killed by it
+	r.cmd = exec.Command(o.path, o.args(l, port)...) //nolint:gosec,noctx // a program of the test, killed by it
 	r.cmd.Env, r.cmd.Stdout, r.cmd.Stderr = o.env, r.log, r.log
 	r.client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: wait}
 	if err := r.cmd.Start(); err != nil {

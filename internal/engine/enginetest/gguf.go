@@ -80,8 +80,8 @@ func Small(t *testing.T) string {
 		return isLayer && (err != nil || layer >= layers)
 	})
 	for _, tensor := range tensors {
-		at := int64(model.Tensors().Offset + tensor.Offset) //nolint:gosec // a file's
-		tensor.WriterTo = from{io.NewSectionReader(whole, at, int64(tensor.Size()))}
+		at := int64(model.Tensors().Offset + tensor.Offset)                          //nolint:gosec // a file's
+		tensor.WriterTo = from{io.NewSectionReader(whole, at, int64(tensor.Size()))} //nolint:gosec // too
 	}
 	return write(t, "small.gguf", fields, tensors)
 }
