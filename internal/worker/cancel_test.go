@@ -104,8 +104,9 @@ func leaving(t *testing.T, n int, args ...string) {
 	stop := r.bystander()
 	var freed, idle time.Duration
 	for _, p := range phases {
-		left, begun := 0, time.Now()
-		for i := range n {
+		left, tries, begun := 0, 0, time.Now()
+		for ; left < n && tries < 20*n; tries++ { // some are answered before they leave
+			i := tries % 40
 			r.held(func(slots []*slot, _ time.Duration) {
 				r.emptied(slots)
 				cues.Clear()
@@ -135,10 +136,10 @@ func leaving(t *testing.T, n int, args ...string) {
 				}
 			})
 		}
-		t.Logf("%s: in %v %d of %d left; slots were free after at most %v, the engine's after %v",
-			p.name, time.Since(begun), left, n, freed, idle)
-		if left < n/2 {
-			t.Errorf("%s: only %d of %d left before the end", p.name, left, n)
+		t.Logf("%s: in %v %d left in %d tries; slots were free after at most %v, the engine's after %v",
+			p.name, time.Since(begun), left, tries, freed, idle)
+		if left < n {
+			t.Errorf("%s: only %d of %d left before the end, in %d tries", p.name, left, n, tries)
 		}
 		cues.Clear()
 		r.fresh(0)
