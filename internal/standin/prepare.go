@@ -175,8 +175,15 @@ func (s *standIn) share(ctx context.Context, known identity) error {
 		return err
 	}
 	s.computes(sharing)
+	// Whoever reads that prompts are shared may count on it with the next request, and
+	// whoever finds it healthy on reading that.
+	said, handler := make(chan struct{}), s.adapters(known, sealer)
+	s.gate.serve(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		<-said
+		handler.ServeHTTP(w, r)
+	}))
 	s.shares(sharing, known)
-	s.gate.serve(s.adapters(known, sealer))
+	close(said)
 	return nil
 }
 
