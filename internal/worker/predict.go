@@ -17,8 +17,16 @@ var errUnpredictable = errors.New("worker: tokens cannot be predicted")
 
 // A request is what a completion's body says that matters here.
 type request struct {
-	Prompt      prompt          `json:"prompt"`
-	Messages    json.RawMessage `json:"messages"`
+	// What a prompt is made of, in the order of most templates.
+	Tools        json.RawMessage `json:"tools"`
+	System       json.RawMessage `json:"system"`
+	Instructions json.RawMessage `json:"instructions"`
+	Messages     json.RawMessage `json:"messages"`
+	Input        json.RawMessage `json:"input"`
+	InputExtra   json.RawMessage `json:"input_extra"`
+	InputPrefix  json.RawMessage `json:"input_prefix"`
+	Prompt       prompt          `json:"prompt"`
+
 	Multimodal  json.RawMessage `json:"multimodal_data"`
 	LoRA        json.RawMessage `json:"lora"`
 	IDSlot      *int            `json:"id_slot"`
@@ -45,14 +53,15 @@ type prompt struct {
 	tokens  []int32         // if it is nothing but tokens
 	text    json.RawMessage // if it has text: what the engine makes tokens of
 	several bool
+	raw     json.RawMessage // as it came
 }
 
 // UnmarshalJSON takes everything; what is no prompt the engine refuses.
 func (p *prompt) UnmarshalJSON(data []byte) error {
-	*p = prompt{}
+	*p = prompt{raw: bytes.Clone(data)}
 	switch data[0] {
 	case '"':
-		p.text = bytes.Clone(data)
+		p.text = p.raw
 	case '[':
 		if json.Unmarshal(data, &p.tokens) == nil {
 			return nil
@@ -62,14 +71,14 @@ func (p *prompt) UnmarshalJSON(data []byte) error {
 		if err := json.Unmarshal(data, &parts); err != nil {
 			return err
 		}
-		p.list(data, parts)
+		p.list(parts)
 	}
 	return nil
 }
 
 // list takes a list, as the engine does: one that has a number in it is one
 // prompt of tokens and texts, any other is a list of prompts.
-func (p *prompt) list(data []byte, parts []json.RawMessage) {
+func (p *prompt) list(parts []json.RawMessage) {
 	numbers, texts := 0, 0
 	for _, part := range parts {
 		switch c := part[0]; {
@@ -81,7 +90,7 @@ func (p *prompt) list(data []byte, parts []json.RawMessage) {
 	}
 	switch {
 	case numbers > 0 && numbers+texts == len(parts):
-		p.text = bytes.Clone(data)
+		p.text = p.raw
 	case numbers == 0 && len(parts) == 1:
 		_ = p.UnmarshalJSON(parts[0]) // it is JSON
 	default:

@@ -98,7 +98,7 @@ func (w *Worker) Compute(ctx context.Context, tenant string, tokens []int32, pub
 	case s.publishable(len(tokens)) == 0:
 		return nil
 	}
-	slots, err := w.queue.takeFor(ctx, tenant, tokens, anySlot)
+	slots, err := w.queue.takeFor(ctx, &wait{tenant: tenant, tokens: tokens, want: anySlot})
 	if err != nil {
 		return err
 	}

@@ -91,7 +91,7 @@ func (s *sharer) step(at, end, steps int) int {
 func (w *Worker) steps(ctx context.Context, s *sharer, held *slot, tokens []int32, progress *progress) (correction, error) {
 	end := s.publishable(len(tokens))
 	var done correction
-	if err := w.afresh(ctx, held, tokens); err != nil {
+	if err := w.afresh(ctx, s, held, tokens); err != nil {
 		return done, err
 	}
 	at := w.live(s, held, tokens).perhaps
@@ -120,8 +120,9 @@ func (w *Worker) steps(ctx context.Context, s *sharer, held *slot, tokens []int3
 
 // afresh empties a slot of which a prompt would reuse a few rows that are not
 // sound, such as a template's first words that a short prompt has left: nothing
-// that is computed after them could be published.
-func (w *Worker) afresh(ctx context.Context, held *slot, tokens []int32) error {
+// that is computed after them could be published. A conversation that goes on, in
+// the slot or from the engine's memory, is not published rather than computed anew.
+func (w *Worker) afresh(ctx context.Context, s *sharer, held *slot, tokens []int32) error {
 	if held.short != nil {
 		before, err := held.short(ctx)
 		if err != nil {
@@ -130,8 +131,13 @@ func (w *Worker) afresh(ctx context.Context, held *slot, tokens []int32) error {
 		held.hold(before, 0)
 	}
 	few := common(held.tokens, tokens)
-	if held.unknown || few <= held.sound || few > minBatch || few == len(held.tokens) {
+	if held.returning || held.unknown || few <= held.sound || few > minBatch || few == len(held.tokens) {
 		return nil
+	}
+	if w.config.Remembered > 0 {
+		if err := w.keep(ctx, s, held, nil); err != nil {
+			return err
+		}
 	}
 	if err := w.config.Engine.Erase(ctx, held.id); err != nil {
 		held.forget()

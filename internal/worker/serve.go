@@ -45,7 +45,9 @@ func (w *Worker) serveCompletion(rw http.ResponseWriter, r *http.Request, endpoi
 	if tokens != nil {
 		took.lookup = time.Since(begin)
 	}
-	slots, err := w.queue.takeFor(ctx, tenant, tokens, want)
+	text := w.text(ctx, &req)
+	returning := w.replaced.has(text)
+	slots, err := w.queue.takeFor(ctx, &wait{tenant: tenant, tokens: tokens, text: text, want: want, returning: returning})
 	if err != nil {
 		took.outcome = Gone
 		return
@@ -63,6 +65,10 @@ func (w *Worker) serveCompletion(rw http.ResponseWriter, r *http.Request, endpoi
 		return
 	}
 	held := slots[0]
+	if w.config.Remembered > 0 {
+		w.replaced.put(held.text, text)
+	}
+	held.returning = returning
 	s = w.sharer(tenant) // something else may be shared since this request waits
 	fix := w.prepare(ctx, s, held, tokens, &took)
 	if tokens != nil {
@@ -81,6 +87,9 @@ func (w *Worker) serveCompletion(rw http.ResponseWriter, r *http.Request, endpoi
 	whole := seen.ok && seen.cached+seen.computed+seen.predicted < w.config.Context-1
 	confirmed := whole && tokens != nil && seen.cached+seen.computed == len(tokens)
 	held.advance(tokens, seen.cached, seen.computed, w.config.UBatch, confirmed, &w.memory)
+	if whole {
+		held.text = text
+	}
 	if s != nil && s.Exact && !alone() {
 		held.sound = min(held.sound, seen.cached)
 	}

@@ -24,18 +24,27 @@ type slot struct {
 	// short, if not nil, tells the tokens of the short prompt that was answered last,
 	// of which nothing was known then. Generated rows may follow it.
 	short func(context.Context) ([]int32, error)
+	// text of the prompt that was answered last; nil if that is not known.
+	text []byte
+	// returning says that the engine may bring the prompt that is to be answered back
+	// from its memory.
+	returning bool
 	// tenant is whose prompts it holds.
 	tenant string
 }
 
+// used reports whether there may be something in the slot.
+func (s *slot) used() bool { return s.unknown || len(s.tokens) > 0 }
+
 // forget says that nothing is known of the slot's contents.
-func (s *slot) forget() { s.tokens, s.sound, s.stored, s.unknown, s.short = nil, 0, 0, true, nil }
+func (s *slot) forget() { *s = slot{id: s.id, tenant: s.tenant, unknown: true} }
 
 // hold says that the slot's rows are those of tokens, of which so many are
 // sound.
 func (s *slot) hold(tokens []int32, sound int) {
 	s.stored = min(s.stored, common(s.tokens, tokens))
-	s.tokens, s.sound, s.unknown, s.short = slices.Clone(tokens), min(sound, len(tokens)), false, nil
+	s.tokens, s.sound = slices.Clone(tokens), min(sound, len(tokens))
+	s.unknown, s.short, s.text = false, nil, nil
 }
 
 // minBatch is the least number of tokens computed together whose rows equal
@@ -72,7 +81,7 @@ func (s *slot) advance(tokens []int32, reused, computed, ubatch int, confirmed b
 }
 
 // common is the length of the longest common prefix.
-func common(a, b []int32) int {
+func common[T comparable](a, b []T) int {
 	n := min(len(a), len(b))
 	for i := range n {
 		if a[i] != b[i] {
@@ -97,9 +106,12 @@ type queue struct {
 // A wait is a request that waits for slots.
 type wait struct {
 	tenant string
-	tokens []int32
-	want   int // a slot's number; or any, or all
-	got    chan []*slot
+	tokens []int32 // of its prompt, if they are known
+	text   []byte  // of its prompt, if it is known
+	want   int     // a slot's number; or any, or all
+	// returning says that the engine may remember it, without a slot.
+	returning bool
+	got       chan []*slot
 }
 
 const (
@@ -120,12 +132,13 @@ func newQueue(n int) *queue {
 // take waits for a slot: the one named, or the free one that has most of the
 // tokens, or all slots. The caller gives back what it gets.
 func (q *queue) take(ctx context.Context, tokens []int32, want int) ([]*slot, error) {
-	return q.takeFor(ctx, "", tokens, want)
+	return q.takeFor(ctx, &wait{tokens: tokens, want: want})
 }
 
-// takeFor is take for a tenant, of whose tokens no other tenant's slot has any.
-func (q *queue) takeFor(ctx context.Context, tenant string, tokens []int32, want int) ([]*slot, error) {
-	w := &wait{tenant: tenant, tokens: tokens, want: want, got: make(chan []*slot, 1)}
+// takeFor is take for a wait, of whose tenant's prompts no other tenant's slot has
+// any.
+func (q *queue) takeFor(ctx context.Context, w *wait) ([]*slot, error) {
+	w.got = make(chan []*slot, 1)
 	q.mu.Lock()
 	q.mu.waiting = append(q.mu.waiting, w)
 	q.serve()
@@ -242,10 +255,13 @@ func (q *queue) choose(w *wait) []*slot {
 		return nil
 	}
 	// As the engine itself chooses: the most similar, or the one used longest ago.
-	best, most := q.mu.free[0], len(w.tokens)/10
+	best, most := q.mu.free[0], 0.1
+	if i := slices.IndexFunc(q.mu.free, (*slot).used); w.returning && i >= 0 {
+		best = q.mu.free[i]
+	}
 	for _, s := range q.mu.free {
-		if n := common(s.tokens, w.tokens); n > most && s.tenant == w.tenant {
-			best, most = s, n
+		if part := w.similar(s); part > most {
+			best, most = s, part
 		}
 	}
 	return []*slot{best}

@@ -88,7 +88,7 @@ func (w *Worker) own(ctx context.Context, slots []*slot, tenant string) error {
 		if s.tenant == tenant {
 			continue
 		}
-		if s.unknown || len(s.tokens) > 0 {
+		if s.used() {
 			if err := w.config.Engine.Erase(ctx, s.id); err != nil {
 				s.forget()
 				return fmt.Errorf("emptying a slot of another tenant: %w", err)

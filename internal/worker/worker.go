@@ -118,6 +118,8 @@ type Worker struct {
 	share     atomic.Pointer[sharer]    // nil when nothing is shared; changes only when no slot is in use
 	files     atomic.Pointer[slotFiles] // nil before anything is shared
 	memory    remembered
+	replaced  replaced
+	lead      lead
 	publishes sync.WaitGroup
 	mu        struct {
 		sync.Mutex
