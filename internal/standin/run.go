@@ -110,6 +110,8 @@ func notify(signals chan<- os.Signal) {
 			signal.Notify(signals, s)
 		}
 	}
+	// Where files may be no longer (ulimit -f), a write is refused, as on a full disk.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGXFSZ)
 }
 
 // failed ends a run before there was one.

@@ -119,6 +119,23 @@ func (w *Worker) failed(ctx context.Context, what string, err error, args ...any
 	w.config.Logger.Log(ctx, level, what, append(args, "error", err)...)
 }
 
+// published logs what became of pages: those that failed, but of a store that takes
+// none, since it is full or read-only, only that it begins, and that it ends.
+func (w *Worker) published(ctx context.Context, stored int, err error, args ...any) {
+	switch {
+	case errors.Is(err, store.ErrFull), errors.Is(err, store.ErrReadOnly):
+		level := slog.LevelDebug
+		if w.refused.CompareAndSwap(false, true) {
+			level = slog.LevelWarn
+		}
+		w.config.Logger.Log(ctx, level, "the store takes no pages; prompts are served all the same", append(args, "error", err)...)
+	case err != nil:
+		w.failed(ctx, "pages were not published", err, args...)
+	case stored > 0 && w.refused.CompareAndSwap(true, false):
+		w.config.Logger.Info("the store takes pages again")
+	}
+}
+
 // plus returns the sum of counts.
 func plus(a, b connector.Stats) connector.Stats {
 	a.PagesLookedUp += b.PagesLookedUp

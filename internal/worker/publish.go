@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"ollamoon/slotfile"
@@ -151,6 +152,9 @@ func (w *Worker) afresh(ctx context.Context, s *sharer, held *slot, tokens []int
 // been, the latter while the caller goes on and counted in progress. The slot holds
 // so many tokens, or savedMore.
 func (w *Worker) publish(ctx context.Context, s *sharer, held *slot, tokens int, progress *progress) error {
+	if held.refused != nil && held.refused.Load() {
+		held.stored = 0 // which of its pages the store has is asked again
+	}
 	from, pages := held.stored/s.pageTokens, s.sound(held)
 	if pages <= from {
 		return nil
@@ -177,18 +181,18 @@ func (w *Worker) publish(ctx context.Context, s *sharer, held *slot, tokens int,
 	file.written()
 	file.moved(took)
 	s.estimates.saved(took, len(held.tokens))
-	known := held.tokens
+	known, refused := held.tokens, &atomic.Bool{}
+	held.refused = refused
 	held.stored = pages * s.pageTokens // or they are another's to publish
 	progress.begun = true
 	progress.Go(func() {
 		defer file.remove()
 		begin := time.Now()
-		err := s.publishFile(ctx, file.path, known, w.config.Context, from, pages)
+		stored, err := s.publishFile(ctx, file.path, known, w.config.Context, from, pages)
 		w.config.Observer.Published(time.Since(begin), err)
 		progress.ended(pages*s.pageTokens, err)
-		if err != nil {
-			w.failed(ctx, "pages were not published", err, "from", from, "to", pages)
-		}
+		refused.Store(err != nil)
+		w.published(ctx, stored, err, "from", from, "to", pages)
 	})
 	return nil
 }
@@ -199,20 +203,20 @@ const savedMore = -1
 
 // publishFile cuts a saved file, of at most so many tokens, and publishes its
 // pages in a range, under the keys of the tokens that the file names; these begin
-// with those known.
-func (s *sharer) publishFile(ctx context.Context, path string, known []int32, most, from, to int) error {
+// with those known. It returns how many the store has newly.
+func (s *sharer) publishFile(ctx context.Context, path string, known []int32, most, from, to int) (stored int, err error) {
 	file, err := os.Open(path) //nolint:gosec // a name of ours
 	if err != nil {
-		return fmt.Errorf("reading a slot file: %w", err)
+		return 0, fmt.Errorf("reading a slot file: %w", err)
 	}
 	defer file.Close() //nolint:errcheck // read only
 	info, err := file.Stat()
 	if err != nil {
-		return fmt.Errorf("reading a slot file: %w", err)
+		return 0, fmt.Errorf("reading a slot file: %w", err)
 	}
 	saved, err := slotfile.Parse(file, info.Size(), most)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	// The last token that was generated has no cell.
 	cells := len(saved.Tokens)
@@ -220,27 +224,27 @@ func (s *sharer) publishFile(ctx context.Context, path string, known []int32, mo
 		cells = len(saved.Sections[0].Positions)
 	}
 	if len(saved.Sections) != len(s.parts) || !saved.Sections[0].Complete(cells) || min(cells, common(saved.Tokens, known)) < to*s.pageTokens {
-		return errors.New("worker: a saved slot has other cells than its tokens")
+		return 0, errors.New("worker: a saved slot has other cells than its tokens")
 	}
 	for ; from < to; from += s.window() {
-		if err := s.publishWindow(ctx, saved, from, min(from+s.window(), to)); err != nil {
-			return err
+		n, err := s.publishWindow(ctx, saved, from, min(from+s.window(), to))
+		if stored += n; err != nil {
+			return stored, err
 		}
 	}
-	return nil
+	return stored, nil
 }
 
 // publishWindow publishes some of a file's pages.
-func (s *sharer) publishWindow(ctx context.Context, saved *slotfile.File, from, to int) error {
+func (s *sharer) publishWindow(ctx context.Context, saved *slotfile.File, from, to int) (stored int, err error) {
 	held, err := s.cut(saved, from, to)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer held.free()
 	ctx, cancel := s.within(ctx)
 	defer cancel()
-	_, err = s.cache.StoreComputedPrefix(ctx, saved.Tokens, held.sections)
-	return err
+	return s.cache.StoreComputedPrefix(ctx, saved.Tokens, held.sections)
 }
 
 // cut reads those of a file's pages that it has, in a range.

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"ollamoon/internal/room"
@@ -104,12 +105,30 @@ func (s *slotFiles) reserve(tokens int, compute time.Duration) (*slotFile, error
 		f.tokens = tokens
 		return f, nil
 	}
+	s.refuse(tokens, err)
+	return nil, err
+}
+
+// refuse counts a file that there was no room for.
+func (s *slotFiles) refuse(tokens int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.mu.refused++; s.mu.refused == 1 {
 		s.log.Warn("a prompt is not shared, and so it will be with others", "tokens", tokens, "reason", err)
 	}
-	return nil, err
+}
+
+// outcome is errNoRoom, refused, for an error of the system that had no room in the
+// middle of a file, and else the error.
+func (s *slotFiles) outcome(tokens int, err error) error {
+	for _, full := range []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EFBIG} {
+		if errors.Is(err, full) {
+			err = fmt.Errorf("%w: %w", errNoRoom, err)
+			s.refuse(tokens, err)
+			return err
+		}
+	}
+	return err
 }
 
 // find takes the first place that has room.

@@ -83,6 +83,7 @@ func (w *Worker) load(ctx context.Context, s *sharer, held *slot, tokens []int32
 	storeCtx, cancel := s.within(took.noting(ctx))
 	match, err := s.cache.Stream(storeCtx, tokens, pages, s.window(), into)
 	cancel()
+	err = into.files.outcome(len(tokens), err)
 	unwanted := errors.Is(err, errNotWorth) || errors.Is(err, errNoRoom)
 	if err == nil || unwanted {
 		took.asked += pages * s.pageTokens

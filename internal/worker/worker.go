@@ -120,6 +120,7 @@ type Worker struct {
 	memory    remembered
 	replaced  replaced
 	lead      lead
+	refused   atomic.Bool // the store's last answer to new pages was that it takes none
 	publishes sync.WaitGroup
 	mu        struct {
 		sync.Mutex
