@@ -33,6 +33,9 @@ func (w *Worker) serveCompletion(rw http.ResponseWriter, r *http.Request, endpoi
 	}
 	asked := body
 	ctx := r.Context()
+	out := newOutbox(ctx, rw, w.config.Stall)
+	defer out.drain() // after the slot has been given back
+	rw = out
 	begin := time.Now()
 	if len(req.LoRA) > 0 {
 		w.memory.distrust()

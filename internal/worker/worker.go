@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -54,6 +55,10 @@ type Config struct {
 	Remembered int
 	// APIKeys are those that the engine accepts; none means that it asks for none.
 	APIKeys []string
+
+	// Stall is how long a client may take nothing of its answer; 0 stands for
+	// DefaultStall.
+	Stall time.Duration
 
 	// Tenant tells whose a completion is; nil: all are one tenant's. Tenants share
 	// no pages, but those of Sharing.Common; a slot is emptied between two. The
@@ -134,6 +139,7 @@ func New(config Config) (*Worker, error) {
 	if config.Observer == nil {
 		config.Observer = unobserved{}
 	}
+	config.Stall = cmp.Or(config.Stall, DefaultStall)
 	w := &Worker{config: config, queue: newQueue(config.Slots), forward: config.Engine.Forward(config.Logger)}
 	for _, s := range w.queue.slots {
 		s.unknown = config.Used
