@@ -26,6 +26,7 @@ const (
 	leastTime  = 2 * time.Second  // that a member is given however short the prompt
 	firstPause = time.Second      // that a member that failed is left alone
 	mostPause  = 30 * time.Second // after many failures
+	tryAfter   = 8                // prompts that a member was expected to be too slow for
 	maxLine    = 64 << 10
 )
 
@@ -61,6 +62,7 @@ type member struct {
 		err      error     // the last failure
 		asked    int64
 		done     int64
+		slow     int // how often it has been expected to be too slow, since it was asked
 	}
 }
 
@@ -113,11 +115,11 @@ func (p *Pool) Check(ctx context.Context) error {
 // 0 is not known. It returns for how many tokens pages are there now. The error is
 // ErrNotWorth or wraps another of this package's, or is the context's.
 func (p *Pool) Prefill(ctx context.Context, tenant string, tokens []int32, have, end int, local time.Duration) (int, error) {
-	best, expected, err := p.choose(ctx, end-have)
+	best, info, err := p.choose(ctx, end-have)
 	if err != nil {
 		return have, err
 	}
-	if local > 0 && expected >= local {
+	if local > 0 && info.expected(end-have) >= local && !best.tries(info) {
 		return have, ErrNotWorth
 	}
 	if local > 0 {
@@ -131,8 +133,8 @@ func (p *Pool) Prefill(ctx context.Context, tenant string, tokens []int32, have,
 }
 
 // choose returns the member that is expected to be done first with so many
-// tokens, and when; 0 is not known.
-func (p *Pool) choose(ctx context.Context, tokens int) (*member, time.Duration, error) {
+// tokens, and what it says of itself.
+func (p *Pool) choose(ctx context.Context, tokens int) (*member, Info, error) {
 	type offer struct {
 		info Info
 		err  error
@@ -159,9 +161,9 @@ func (p *Pool) choose(ctx context.Context, tokens int) (*member, time.Duration, 
 		}
 	}
 	if best < 0 {
-		return nil, 0, fmt.Errorf("%w: %w", ErrNobody, errors.Join(reasons...))
+		return nil, Info{}, fmt.Errorf("%w: %w", ErrNobody, errors.Join(reasons...))
 	}
-	return p.members[best], offers[best].info.expected(tokens), nil
+	return p.members[best], offers[best].info, nil
 }
 
 // info asks a member what it is.
@@ -222,6 +224,7 @@ func (p *Pool) send(ctx context.Context, m *member, method string, body []byte, 
 func (p *Pool) ask(ctx context.Context, m *member, tenant string, tokens []int32) (published int, err error) {
 	m.mu.Lock()
 	m.mu.asked++
+	m.mu.slow = 0
 	m.mu.Unlock()
 	body, err := json.Marshal(ask{*p.identity.Load(), tenant, tokens})
 	if err != nil {
@@ -276,6 +279,19 @@ func (m *member) alone() error {
 		return fmt.Errorf("%s is left alone after %w", m.url, m.mu.err)
 	}
 	return nil
+}
+
+// tries reports whether a member is asked though it is expected to be too slow: what
+// made it so may have passed, and only what it computes tells. One that has much to
+// do is not.
+func (m *member) tries(info Info) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if info.Outstanding > 0 {
+		return false
+	}
+	m.mu.slow++
+	return m.mu.slow > tryAfter
 }
 
 // did notes how a request to a member ended, and returns the error. That the

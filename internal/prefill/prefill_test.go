@@ -110,6 +110,26 @@ func TestTheQuickestIsAsked(t *testing.T) {
 	}
 }
 
+// A member that is expected to be too slow is tried now and then: what it says of
+// itself changes only with what it computes.
+func TestTheSlowAreTried(t *testing.T) {
+	slow := &computer{token: 10 * time.Millisecond}
+	p := pool(t, Config{URLs: []string{serving(t, &Handler{Computer: slow, Identity: ours})}})
+	for round := range 2 {
+		for i := range tryAfter {
+			if _, err := p.Prefill(t.Context(), "", make([]int32, 500), 0, 500, time.Second); !errors.Is(err, ErrNotWorth) {
+				t.Fatalf("round %d, prompt %d: %v", round, i, err)
+			}
+		}
+		if _, err := p.Prefill(t.Context(), "", make([]int32, 500), 0, 500, time.Second); err != nil {
+			t.Fatalf("round %d: %v", round, err)
+		}
+	}
+	if s := p.Status(); s[0].Asked != 2 || s[0].Done != 2 {
+		t.Errorf("%+v", s)
+	}
+}
+
 // What a member has to do already counts.
 func TestAQueueCounts(t *testing.T) {
 	release := make(chan struct{})
