@@ -207,6 +207,37 @@ func (c *command) post(url, key, body string) int {
 	return response.StatusCode
 }
 
+// routerPID returns the router's process.
+func (c *command) routerPID() int {
+	c.t.Helper()
+	for _, pid := range c.processes()["ollamoon"] {
+		line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		if args := strings.Split(string(line), "\x00"); err == nil && len(args) > 1 && args[1] == "route" {
+			return pid
+		}
+	}
+	c.t.Fatal("no router runs")
+	return 0
+}
+
+// prompt is the body of a request of some hundred tokens.
+func prompt(n int) string {
+	return fmt.Sprintf(`{"prompt":"%s","n_predict":2}`, strings.Repeat(fmt.Sprintf("Sheep number %d jumps over the fence. ", n), 65))
+}
+
+// published is how many pages the workers have published.
+func (c *command) published() (pages int64) {
+	c.t.Helper()
+	for _, child := range c.Children {
+		var status struct{ Pages struct{ Published int64 } }
+		if err := get(c.t.Context(), c.Client, child.URL()+"/ollamoon/status", &status); err != nil {
+			c.t.Fatal(err)
+		}
+		pages += status.Pages.Published
+	}
+	return pages
+}
+
 // end waits for the end, which leaves no process behind, no folder, and nothing
 // in shared memory.
 func (c *command) end(code int) {
@@ -304,6 +335,22 @@ func TestCluster(t *testing.T) {
 		err := get(t.Context(), c.Client, c.URL+"/ollamoon/status", &status)
 		return err == nil && len(status.Workers) == 2 && status.Workers[0].State == "healthy" && status.Workers[1].State == "healthy"
 	})
+
+	// The router too, where it was; and the owner of the pages, with all of them: requests
+	// are answered meanwhile, and shared when it is back.
+	c.killProcess(c.routerPID())
+	c.says("router runs again", 1)
+	c.killProcess(c.processes()["mooncake_client"][0])
+	if status := c.post(c.URL+"/completion", "", prompt(0)); status != http.StatusOK {
+		t.Errorf("without an owner of pages: %d", status)
+	}
+	c.says("mooncake_client runs again", 1)
+	before := c.published()
+	for n := 1; c.published() == before; n++ {
+		if status := c.post(c.URL+"/completion", "", prompt(n)); status != http.StatusOK || n == 20 {
+			t.Fatalf("request %d: status %d, and %d pages are published", n, status, before)
+		}
+	}
 
 	if err := c.cmd.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
