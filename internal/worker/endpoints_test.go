@@ -35,6 +35,7 @@ func TestEndpoints(t *testing.T) {
 	}{
 		{"shared", (*running).sharedEndpoints},
 		{"passed through", (*running).passedThrough},
+		{"past the context", (*running).pastTheContext},
 		{"stop strings", (*running).stopStrings},
 		{"characters of several tokens", (*running).wideCharacters},
 		{"one terminal object", (*running).terminalObjects},
@@ -263,6 +264,33 @@ func (r *running) passedThrough() {
 				t.Errorf("the answer is\n%s\nthe engine's is\n%s", got.said(), want.said())
 			}
 			if after := r.worker.Status().Pages; fmt.Sprint(after) != fmt.Sprint(before) || got.header.Get(TokensHeader) != "" {
+				t.Errorf("it was shared: %+v, before %+v", after, before)
+			}
+		})
+	}
+}
+
+// A prompt that does not fit into a slot is refused as the engine refuses it, which
+// says how many tokens there are and how many fit: nothing is cut in silence, looked
+// up or published.
+func (r *running) pastTheContext() {
+	long := "The password is heron. " + story(300, "crane") + "What is the password?"
+	chat := object{"messages": []object{message("user", long)}}
+	for path, body := range map[string]object{
+		"/completion": {"prompt": long}, "/v1/completions": {"prompt": long},
+		"/v1/chat/completions": chat, "/v1/messages": chat, "/v1/responses": {"input": long},
+	} {
+		r.t.Run(path, func(t *testing.T) {
+			r := r.in(t)
+			body := with(body, "temperature", 0, "n_predict", 4, "max_tokens", 4)
+			want, before := r.alone(path, body), r.worker.Status().Pages
+			if want.status != http.StatusBadRequest || !bytes.Contains(want.body, []byte("context size")) {
+				t.Fatalf("the engine says %s", want.said())
+			}
+			if got := r.through(path, body); got.said() != want.said() {
+				t.Errorf("the answer is\n%s\nthe engine's is\n%s", got.said(), want.said())
+			}
+			if after := r.worker.Status().Pages; fmt.Sprint(after) != fmt.Sprint(before) {
 				t.Errorf("it was shared: %+v, before %+v", after, before)
 			}
 		})
