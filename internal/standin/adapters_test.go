@@ -3,12 +3,15 @@ package standin
 import (
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"ollamoon/internal/engine/enginetest"
+	"ollamoon/internal/metrics"
 	"ollamoon/internal/worker"
 )
 
@@ -77,5 +80,36 @@ func TestAdaptersAreApart(t *testing.T) {
 	r = serve("--lora-scaled", adapter+":1", "--control-vector", vector)
 	if got := found(r, worker.DefaultPageTokens, "another process"); got.Content != cold.Content {
 		t.Errorf("another process answers %q, the first %q", got.Content, cold.Content)
+	}
+}
+
+// A change of adapters that comes while sharing starts is one under sharing: the
+// namespace is found out again.
+func TestAdaptersChangeWhileSharingStarts(t *testing.T) {
+	served := make(chan string, 1)
+	by := func(name string) http.Handler {
+		return http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served <- name })
+	}
+	s := &standIn{gate: &gate{direct: by("the engine")}, metrics: metrics.New(func() metrics.Snapshot { return metrics.Snapshot{} })}
+	s.gate.serve(s.passing())
+	change := func() {
+		s.gate.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/lora-adapters", strings.NewReader("[]")))
+	}
+	change()
+	if by := <-served; by != "the engine" {
+		t.Errorf("before, it is served by %s", by)
+	}
+	s.starting.Lock()
+	go change()
+	select {
+	case by := <-served:
+		t.Errorf("meanwhile it is served by %s", by)
+	case <-time.After(50 * time.Millisecond):
+	}
+	s.board.set(state{sharing: &worker.Sharing{}})
+	s.gate.serve(by("who shares"))
+	s.starting.Unlock()
+	if by := <-served; by != "who shares" {
+		t.Errorf("afterwards it is served by %s", by)
 	}
 }

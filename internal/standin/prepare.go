@@ -100,9 +100,30 @@ func (s *standIn) unshared(reason error) {
 	s.gate.serve(s.passing())
 }
 
-// passing passes requests on to the engine, and counts those that could have been
-// shared.
+// passing serves while nothing is shared. A change of adapters does not get between
+// finding out the namespace and sharing in it.
 func (s *standIn) passing() http.Handler {
+	passing := s.unsharing()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !s.changesAdapters(r) {
+			passing.ServeHTTP(w, r)
+			return
+		}
+		s.starting.Lock()
+		sharing := s.board.get().sharing != nil
+		if !sharing {
+			defer s.starting.Unlock()
+			passing.ServeHTTP(w, r)
+			return
+		}
+		s.starting.Unlock()
+		(*s.gate.open.Load()).ServeHTTP(w, r)
+	})
+}
+
+// unsharing passes requests on to the engine, and counts those that could have been
+// shared.
+func (s *standIn) unsharing() http.Handler {
 	if s.tenant != nil {
 		return s.apart()
 	}
@@ -142,6 +163,8 @@ func (s *standIn) calibrate(ctx context.Context) (identity, error) {
 
 // share starts sharing.
 func (s *standIn) share(ctx context.Context, known identity) error {
+	s.starting.Lock()
+	defer s.starting.Unlock()
 	sealer, key, err := s.sealer()
 	if err != nil {
 		return err
@@ -234,10 +257,9 @@ func (s *standIn) sharing(ctx context.Context, known identity, sealer *page.Seal
 // adapters serves by the worker, and follows clients that change the scales of
 // adapters: the same prompts have other pages then.
 func (s *standIn) adapters(known identity, sealer *page.Sealer) http.Handler {
-	path := s.gate.listener.Prefix + "/lora-adapters"
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
-		case r.Method != http.MethodPost || r.URL.Path != path:
+		case !s.changesAdapters(r):
 			s.worker.ServeHTTP(w, r)
 			return
 		case !s.gate.listener.Authorized(r):
@@ -268,6 +290,12 @@ func (s *standIn) adapters(known identity, sealer *page.Sealer) http.Handler {
 			panic(broken)
 		}
 	})
+}
+
+// changesAdapters reports whether a request is one that changes what adapters count
+// for.
+func (s *standIn) changesAdapters(r *http.Request) bool {
+	return r.Method == http.MethodPost && r.URL.Path == s.gate.listener.Prefix+"/lora-adapters"
 }
 
 // sealer returns what seals pages, and its key, if it has one.

@@ -50,6 +50,7 @@ type standIn struct {
 	recent  *recent
 	metrics *metrics.Metrics
 
+	starting sync.Mutex                    // held while sharing starts, or adapters change before
 	worker   *worker.Worker                // when prompts are shared and prepare is over
 	requests *os.File                      // the request log, with the worker; nil: none
 	pool     atomic.Pointer[prefill.Pool]  // of prefill workers that are asked; nil: none
