@@ -184,6 +184,20 @@ func (s *Sections) lookup(ctx context.Context, tokens []int32, most int) (pages 
 	return pages, keys, there, err
 }
 
+// Stored returns how many pages, of at most so many, the longest prefix of a prompt
+// has that could be loaded, as far as the store says.
+func (s *Sections) Stored(ctx context.Context, tokens []int32, most int) (int, error) {
+	pages, keys, err := s.keys(tokens, most)
+	if err != nil || len(pages) == 0 {
+		return 0, err
+	}
+	there, err := s.exist(ctx, keys)
+	if err != nil {
+		return 0, err
+	}
+	return s.longest(there, len(pages)), nil
+}
+
 // exist asks for the objects of all sections at once.
 func (s *Sections) exist(ctx context.Context, keys [][]string) ([][]bool, error) {
 	var all []string

@@ -106,6 +106,9 @@ func TestSectionsOfWhichPagesAreMissing(t *testing.T) {
 			if match.Pages != c.want {
 				t.Errorf("%d pages, want %d", match.Pages, c.want)
 			}
+			if n, err := both.Stored(t.Context(), tokens, 5); n != c.want || err != nil {
+				t.Errorf("%d pages are said to be stored, want %d: %v", n, c.want, err)
+			}
 			if stopped := match.Stopped; (c.want < 5) != errors.Is(stopped, store.ErrNotFound) {
 				t.Errorf("stopped: %v", stopped)
 			}

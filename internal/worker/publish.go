@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"sync/atomic"
 	"time"
 
 	"ollamoon/slotfile"
@@ -152,9 +151,6 @@ func (w *Worker) afresh(ctx context.Context, s *sharer, held *slot, tokens []int
 // been, the latter while the caller goes on and counted in progress. The slot holds
 // so many tokens, or savedMore.
 func (w *Worker) publish(ctx context.Context, s *sharer, held *slot, tokens int, progress *progress) error {
-	if held.refused != nil && held.refused.Load() {
-		held.stored = 0 // which of its pages the store has is asked again
-	}
 	from, pages := held.stored/s.pageTokens, s.sound(held)
 	if pages <= from {
 		return nil
@@ -181,8 +177,7 @@ func (w *Worker) publish(ctx context.Context, s *sharer, held *slot, tokens int,
 	file.written()
 	file.moved(took)
 	s.estimates.saved(took, len(held.tokens))
-	known, refused := held.tokens, &atomic.Bool{}
-	held.refused = refused
+	known := held.tokens
 	held.stored = pages * s.pageTokens // or they are another's to publish
 	progress.begun = true
 	progress.Go(func() {
@@ -191,7 +186,6 @@ func (w *Worker) publish(ctx context.Context, s *sharer, held *slot, tokens int,
 		stored, err := s.publishFile(ctx, file.path, known, w.config.Context, from, pages)
 		w.config.Observer.Published(time.Since(begin), err)
 		progress.ended(pages*s.pageTokens, err)
-		refused.Store(err != nil)
 		w.published(ctx, stored, err, "from", from, "to", pages)
 	})
 	return nil
@@ -226,6 +220,9 @@ func (s *sharer) publishFile(ctx context.Context, path string, known []int32, mo
 	if len(saved.Sections) != len(s.parts) || !saved.Sections[0].Complete(cells) || min(cells, common(saved.Tokens, known)) < to*s.pageTokens {
 		return 0, errors.New("worker: a saved slot has other cells than its tokens")
 	}
+	if from, err = s.missing(ctx, saved.Tokens, from); err != nil {
+		return 0, err
+	}
 	for ; from < to; from += s.window() {
 		n, err := s.publishWindow(ctx, saved, from, min(from+s.window(), to))
 		if stored += n; err != nil {
@@ -233,6 +230,14 @@ func (s *sharer) publishFile(ctx context.Context, path string, known []int32, mo
 		}
 	}
 	return stored, nil
+}
+
+// missing returns the first page that the store has not, of those before a page: it
+// may have lost, or refused, what was published.
+func (s *sharer) missing(ctx context.Context, tokens []int32, before int) (int, error) {
+	ctx, cancel := s.within(ctx)
+	defer cancel()
+	return s.cache.Stored(ctx, tokens, before)
 }
 
 // publishWindow publishes some of a file's pages.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 	"sync"
-	"sync/atomic"
 )
 
 // A slot is what is known of one of the engine's slots. Its fields belong to
@@ -30,9 +29,6 @@ type slot struct {
 	// returning says that the engine may bring the prompt that is to be answered back
 	// from its memory.
 	returning bool
-	// refused is set when pages that count as stored do not reach the store; nil before
-	// the first publish.
-	refused *atomic.Bool
 	// tenant is whose prompts it holds.
 	tenant string
 }
