@@ -228,7 +228,7 @@ func (r *running) slowStore(s *faulty.Store, prompt known) {
 	first := slices.Clone(prompt.tokens)
 	first[0]++
 	r.ask(greedy(first)) // how long computing takes is learnt
-	const delay = 3 * time.Second
+	delay := 4 * PageTokens * r.worker.Status().TokenCompute
 	s.Add(faulty.Fault{Ops: faulty.Get, Delay: delay})
 	defer s.Clear()
 	r.check("a slow store", prompt, PageTokens)
