@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Runs all checks: builds, lint, tests with the race detector, short fuzzing. Says how long each took and which failed.
-# usage: scripts/test.sh [--full]
-# --full also runs what takes longer (the demo, long tests, long fuzzing) and writes test-results/full-DATE.md.
+# usage: scripts/test.sh [--full [ARGUMENT...]]
+# --full also runs what takes longer (the demo, long tests, long fuzzing) and writes test-results/full-DATE.md. With arguments of
+# go test it runs only these tests, as long as in a full run, and writes test-results/full-parts-DATE.md.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 
@@ -10,7 +11,7 @@ case "${1:-}" in
 '') ;;
 --full) full=yes ;;
 *)
-	sed -n '2,4p' "$0" >&2
+	sed -n '2,5p' "$0" >&2
 	exit 2
 	;;
 esac
@@ -20,6 +21,7 @@ if [ -n "$full" ]; then
 	fuzz_count=3000000x
 	test_timeout=180m
 	export OLLAMOON_FULL=1 # long tests look at it
+	shift
 fi
 
 # What a run starts inherits this, so that what it leaves behind is found at the end.
@@ -116,23 +118,42 @@ nothing_left() {
 	return 1
 }
 
+# write_results NAME TITLE: a dated file of what it reads.
 write_results() {
 	local file
 	mkdir -p test-results
-	file=test-results/full-$(date -u +%F).md
+	file=test-results/$1-$(date -u +%F).md
 	{
-		printf '# All checks and long tests, %s\n\n' "$(date -u +'%F %T UTC')"
+		printf '# %s, %s\n\n' "$2" "$(date -u +'%F %T UTC')"
 		printf -- '- commit: %s%s\n' "$(git rev-parse HEAD)" "$(git diff --quiet HEAD || echo ', with changes')"
 		printf -- '- machine: %s, %s processors, %s\n' "$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n1)" "$(nproc)" \
 			"$(awk '/^MemTotal:/ {printf "%.0f GiB", $2 / 1048576}' /proc/meminfo)"
 		printf -- '- system: %s, Linux %s\n' "$(. /etc/os-release && echo "$PRETTY_NAME")" "$(uname -r)"
 		printf -- '- versions: %s, %s, Mooncake 0.3.13.post1 and 0.3.11.post1\n' "$(go env GOVERSION)" "$(python3 -V)"
 		printf '\n```\n'
-		printf '%s\n' "${rows[@]}"
+		cat
 		printf '```\n'
 	} >"$file"
 	echo "results: $file"
 }
+
+# parts ARGUMENT...: some tests only.
+parts() {
+	local log status=0
+	log=$(mktemp)
+	go test -count 1 -v -timeout "$test_timeout" "$@" | tee "$log" || status=1
+	{
+		printf 'go test %s\n' "$*"
+		grep -E '^ *--- |^(ok|FAIL|panic)|^ +[a-z_]+_test\.go:[0-9]+: ' "$log" | cut -c 1-400
+	} | write_results full-parts 'Some long tests'
+	rm -f "$log"
+	nothing_left && return "$status"
+}
+
+if [ $# -gt 0 ] && [ -n "$full" ]; then
+	bash scripts/setup.sh --tests && parts "$@"
+	exit
+fi
 
 if step 'setup' bash scripts/setup.sh --tests && step 'build' build; then
 	step 'shell scripts' shell_scripts
@@ -148,7 +169,7 @@ step 'nothing left running' nothing_left
 rows+=("$(printf '%-36s %5d s' total "$SECONDS")")
 printf '\n'
 printf '%s\n' "${rows[@]}"
-[ -z "$full" ] || write_results
+[ -z "$full" ] || printf '%s\n' "${rows[@]}" | write_results full 'All checks and long tests'
 if [ ${#failed[@]} -gt 0 ]; then
 	printf 'FAILED: %s\n' "${failed[@]}"
 	exit 1
