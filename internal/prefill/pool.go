@@ -62,7 +62,8 @@ type member struct {
 		err      error     // the last failure
 		asked    int64
 		done     int64
-		slow     int // how often it has been expected to be too slow, since it was asked
+		slow     int // how often in a row it has been expected to be too slow
+		vain     int // tries in a row that it was too slow in
 	}
 }
 
@@ -119,16 +120,25 @@ func (p *Pool) Prefill(ctx context.Context, tenant string, tokens []int32, have,
 	if err != nil {
 		return have, err
 	}
-	if local > 0 && info.expected(end-have) >= local && !best.tries(info) {
+	trying := local > 0 && info.expected(end-have) >= local
+	if trying && !best.tries(info) {
 		return have, ErrNotWorth
 	}
+	began := time.Now()
 	if local > 0 {
+		most := 2 * local
+		if !trying {
+			most = max(leastTime, most)
+		}
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, max(leastTime, 2*local),
+		ctx, cancel = context.WithTimeoutCause(ctx, most,
 			fmt.Errorf("%w: %s takes more than twice the %v that it takes here", ErrSlow, best.url, local.Round(time.Millisecond)))
 		defer cancel()
 	}
 	published, err := p.ask(ctx, best, tenant, tokens)
+	if trying {
+		best.tried(err == nil && time.Since(began) < local)
+	}
 	return max(have, published), best.did(ctx, err)
 }
 
@@ -224,7 +234,6 @@ func (p *Pool) send(ctx context.Context, m *member, method string, body []byte, 
 func (p *Pool) ask(ctx context.Context, m *member, tenant string, tokens []int32) (published int, err error) {
 	m.mu.Lock()
 	m.mu.asked++
-	m.mu.slow = 0
 	m.mu.Unlock()
 	body, err := json.Marshal(ask{*p.identity.Load(), tenant, tokens})
 	if err != nil {
@@ -291,7 +300,21 @@ func (m *member) tries(info Info) bool {
 		return false
 	}
 	m.mu.slow++
-	return m.mu.slow > tryAfter
+	if m.mu.slow <= tryAfter<<min(m.mu.vain, 10) {
+		return false
+	}
+	m.mu.slow = 0
+	return true
+}
+
+// tried notes whether a member that was expected to be too slow was not. The more
+// often it was, the later it is tried again.
+func (m *member) tried(quick bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.mu.vain++; quick {
+		m.mu.vain = 0
+	}
 }
 
 // did notes how a request to a member ended, and returns the error. That the

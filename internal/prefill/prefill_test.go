@@ -110,22 +110,41 @@ func TestTheQuickestIsAsked(t *testing.T) {
 	}
 }
 
-// A member that is expected to be too slow is tried now and then: what it says of
-// itself changes only with what it computes.
+// A member that is expected to be too slow is tried now and then, since what it says
+// of itself changes only with what it computes; the more seldom, the more often it
+// was too slow indeed.
 func TestTheSlowAreTried(t *testing.T) {
-	slow := &computer{token: 10 * time.Millisecond}
-	p := pool(t, Config{URLs: []string{serving(t, &Handler{Computer: slow, Identity: ours})}})
-	for round := range 2 {
-		for i := range tryAfter {
-			if _, err := p.Prefill(t.Context(), "", make([]int32, 500), 0, 500, time.Second); !errors.Is(err, ErrNotWorth) {
-				t.Fatalf("round %d, prompt %d: %v", round, i, err)
+	member := &computer{token: 10 * time.Millisecond} // it says
+	p := pool(t, Config{URLs: []string{serving(t, &Handler{Computer: member, Identity: ours})}})
+	asks := func(local time.Duration) (refusals int) {
+		t.Helper()
+		for ; ; refusals++ {
+			_, err := p.Prefill(t.Context(), "", make([]int32, 500), 0, 500, local)
+			if !errors.Is(err, ErrNotWorth) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				return refusals
 			}
 		}
-		if _, err := p.Prefill(t.Context(), "", make([]int32, 500), 0, 500, time.Second); err != nil {
-			t.Fatalf("round %d: %v", round, err)
-		}
 	}
-	if s := p.Status(); s[0].Asked != 2 || s[0].Done != 2 {
+	if n := asks(time.Second); n != tryAfter {
+		t.Errorf("first it is tried after %d prompts", n)
+	}
+	if n := asks(time.Second); n != tryAfter {
+		t.Errorf("a quick one is tried again after %d prompts", n)
+	}
+	member.step = func(context.Context, int) error {
+		time.Sleep(230 * time.Millisecond)
+		return nil
+	}
+	if n := asks(time.Second); n != tryAfter {
+		t.Errorf("after a quick try it is tried after %d prompts", n)
+	}
+	if n := asks(time.Second); n != 2*tryAfter {
+		t.Errorf("after a slow try it is tried after %d prompts", n)
+	}
+	if s := p.Status(); s[0].Asked != 4 || s[0].Done != 4 {
 		t.Errorf("%+v", s)
 	}
 }

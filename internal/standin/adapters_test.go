@@ -1,7 +1,9 @@
 package standin
 
 import (
+	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -106,10 +108,15 @@ func TestAdaptersChangeWhileSharingStarts(t *testing.T) {
 		t.Errorf("meanwhile it is served by %s", by)
 	case <-time.After(50 * time.Millisecond):
 	}
-	s.board.set(state{sharing: &worker.Sharing{}})
-	s.gate.serve(by("who shares"))
+	s.sharer = by("who shares")
 	s.starting.Unlock()
 	if by := <-served; by != "who shares" {
 		t.Errorf("afterwards it is served by %s", by)
+	}
+	s.announce = slog.New(slog.DiscardHandler)
+	s.unshared(errors.New("a change has failed")) // and the next one may not
+	change()
+	if by := <-served; by != "who shares" {
+		t.Errorf("after a change that has failed it is served by %s", by)
 	}
 }

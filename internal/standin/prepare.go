@@ -1,10 +1,12 @@
 package standin
 
 import (
+	"bytes"
 	"context"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"strings"
@@ -101,7 +103,8 @@ func (s *standIn) unshared(reason error) {
 }
 
 // passing serves while nothing is shared. A change of adapters does not get between
-// finding out the namespace and sharing in it.
+// finding out the namespace and sharing in it; once there is a worker it is the
+// worker's, whose sharing may begin again.
 func (s *standIn) passing() http.Handler {
 	passing := s.unsharing()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -109,16 +112,34 @@ func (s *standIn) passing() http.Handler {
 			passing.ServeHTTP(w, r)
 			return
 		}
+		if !received(w, r) {
+			return
+		}
 		s.starting.Lock()
-		sharing := s.board.get().sharing != nil
-		if !sharing {
+		shares := s.sharer
+		if shares == nil {
 			defer s.starting.Unlock()
 			passing.ServeHTTP(w, r)
 			return
 		}
 		s.starting.Unlock()
-		(*s.gate.open.Load()).ServeHTTP(w, r)
+		shares.ServeHTTP(w, r)
 	})
+}
+
+// maxAdapters bounds a list of adapters, in bytes.
+const maxAdapters = 1 << 20
+
+// received reads the body of a request, so that no client holds up others with it,
+// and reports whether it has.
+func received(w http.ResponseWriter, r *http.Request) bool {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxAdapters))
+	if err != nil {
+		http.Error(w, "reading the request: "+err.Error(), http.StatusBadRequest)
+		return false
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	return true
 }
 
 // unsharing passes requests on to the engine, and counts those that could have been
@@ -201,10 +222,11 @@ func (s *standIn) share(ctx context.Context, known identity) error {
 	// Whoever reads that prompts are shared may count on it with the next request, and
 	// whoever finds it healthy on reading that.
 	said, handler := make(chan struct{}), s.adapters(known, sealer)
-	s.gate.serve(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s.sharer = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		<-said
 		handler.ServeHTTP(w, r)
-	}))
+	})
+	s.gate.serve(s.sharer)
 	s.shares(sharing, known)
 	close(said)
 	return nil
@@ -265,7 +287,11 @@ func (s *standIn) adapters(known identity, sealer *page.Sealer) http.Handler {
 		case !s.gate.listener.Authorized(r):
 			s.gate.direct.ServeHTTP(w, r) // the engine refuses it
 			return
+		case !received(w, r):
+			return
 		}
+		s.starting.Lock() // one change at a time, to its end
+		defer s.starting.Unlock()
 		ctx := context.WithoutCancel(r.Context()) // what the engine has begun to change has to be known
 		begun := false
 		var broken any
@@ -279,6 +305,7 @@ func (s *standIn) adapters(known identity, sealer *page.Sealer) http.Handler {
 			if err == nil {
 				s.computes(sharing)
 				s.asksFor(sharing)
+				s.gate.serve(s.sharer) // a change before may have failed
 				s.shares(sharing, known)
 			}
 			return sharing, err

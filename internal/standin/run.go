@@ -50,7 +50,8 @@ type standIn struct {
 	recent  *recent
 	metrics *metrics.Metrics
 
-	starting sync.Mutex                    // held while sharing starts, or adapters change before
+	starting sync.Mutex                    // held while sharing starts, and while adapters change
+	sharer   http.Handler                  // what serves while prompts are shared; nil before, guarded by starting
 	worker   *worker.Worker                // when prompts are shared and prepare is over
 	requests *os.File                      // the request log, with the worker; nil: none
 	pool     atomic.Pointer[prefill.Pool]  // of prefill workers that are asked; nil: none
@@ -191,7 +192,10 @@ func terminal(f *os.File) bool {
 func (s *standIn) run(ctx context.Context, signals <-chan os.Signal) Exit {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // signals are the engine's
 	defer cancel()
-	server := &http.Server{Handler: s.gate, ReadHeaderTimeout: time.Minute, ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug)}
+	server := &http.Server{
+		Handler: s.gate, ReadHeaderTimeout: time.Minute, ConnContext: worker.ConnContext,
+		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+	}
 	var running sync.WaitGroup
 	running.Go(func() {
 		if s.engine.Listens(ctx) != nil {

@@ -2,6 +2,8 @@ package worker
 
 import (
 	"context"
+	"crypto/tls"
+	"net"
 	"net/http"
 	"sync"
 	"time"
@@ -14,7 +16,10 @@ const (
 	// pieceBytes is how much of it is written at a time.
 	pieceBytes = 64 << 10
 	// DefaultStall is how long a client may take nothing of its answer.
-	DefaultStall = time.Minute
+	DefaultStall = 10 * time.Minute
+	// sendBytes bounds what the system holds of an answer. It says that there is room
+	// again when a third of that is: with more a slow reader would look like none.
+	sendBytes = 128 << 10
 )
 
 // An outbox takes an answer as quickly as the engine gives it and passes it on as
@@ -27,16 +32,28 @@ type outbox struct {
 	stall   time.Duration
 
 	more, less chan struct{} // there is something to write, or room again
-	started    bool
+	begin      sync.Once
 	writing    sync.WaitGroup
 
 	mu struct {
 		sync.Mutex
 		waiting []byte
-		unread  int // bytes that wait or are being written
+		unread  int  // bytes that wait or are being written
+		flush   bool // what has been written is to be sent, the header at least
 		closed  bool
 		err     error // of the client's connection
 	}
+}
+
+// ConnContext is a server's http.Server.ConnContext for the connections of clients.
+func ConnContext(ctx context.Context, c net.Conn) context.Context {
+	if t, ok := c.(*tls.Conn); ok {
+		c = t.NetConn()
+	}
+	if buffered, ok := c.(interface{ SetWriteBuffer(bytes int) error }); ok {
+		_ = buffered.SetWriteBuffer(sendBytes) // the system's own is as good, for most
+	}
+	return ctx
 }
 
 func newOutbox(ctx context.Context, rw http.ResponseWriter, stall time.Duration) *outbox {
@@ -48,10 +65,7 @@ func newOutbox(ctx context.Context, rw http.ResponseWriter, stall time.Duration)
 
 // Write keeps a copy of p, once there is room, for the client.
 func (o *outbox) Write(p []byte) (int, error) {
-	if !o.started {
-		o.started = true
-		o.writing.Go(o.write)
-	}
+	o.start()
 	for {
 		taken, err := o.take(p)
 		switch {
@@ -80,8 +94,18 @@ func (o *outbox) take(p []byte) (bool, error) {
 	return true, nil
 }
 
-// FlushError does nothing: all that is written is flushed.
-func (o *outbox) FlushError() error { return nil }
+// FlushError sends the header; all that is written is sent.
+func (o *outbox) FlushError() error {
+	o.mu.Lock()
+	o.mu.flush = true
+	err := o.mu.err
+	o.mu.Unlock()
+	o.start()
+	wake(o.more)
+	return err
+}
+
+func (o *outbox) start() { o.begin.Do(func() { o.writing.Go(o.write) }) }
 
 // drain waits until the client has everything, or is gone, or has taken nothing for
 // too long.
@@ -99,10 +123,10 @@ func (o *outbox) write() {
 	defer stop()
 	for {
 		o.mu.Lock()
-		waiting, closed := o.mu.waiting, o.mu.closed
-		o.mu.waiting = nil
+		waiting, flush, closed := o.mu.waiting, o.mu.flush, o.mu.closed
+		o.mu.waiting, o.mu.flush = nil, false
 		o.mu.Unlock()
-		if len(waiting) == 0 {
+		if len(waiting) == 0 && !flush {
 			if closed {
 				return
 			}

@@ -42,14 +42,28 @@ func opened(t *testing.T, url, path, body string) *reader {
 }
 
 // rest reads the answer.
-func (r *reader) rest() ([]byte, error) {
+func (r *reader) rest() ([]byte, error) { return r.slowly(0) }
+
+// slowly reads the answer, at first so many bytes a second, for four seconds.
+func (r *reader) slowly(rate int64) ([]byte, error) {
 	r.t.Helper()
 	response, err := http.ReadResponse(r.in, nil)
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	defer response.Body.Close()
-	return io.ReadAll(response.Body)
+	var answer bytes.Buffer
+	for range 40 {
+		if rate == 0 {
+			break
+		}
+		if _, err := io.CopyN(&answer, response.Body, rate/10); err != nil {
+			return answer.Bytes(), err
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	_, err = io.Copy(&answer, response.Body)
+	return answer.Bytes(), err
 }
 
 // The one slot of an engine is free when an answer is computed, though its client
@@ -85,11 +99,12 @@ func TestASlowReaderHoldsNoSlot(t *testing.T) {
 // however slowly, gets all, one that takes nothing is given up.
 func TestWhatIsUnreadIsBounded(t *testing.T) {
 	piece := bytes.Repeat([]byte("x"), 1<<20)
+	const stall = 2 * time.Second
 	const pieces = 3 * maxUnread / (1 << 20)
 	most := 0
 	ended := make(chan error, 1)
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		o := newOutbox(r.Context(), w, 500*time.Millisecond)
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		o := newOutbox(r.Context(), w, stall)
 		defer o.drain()
 		var err error
 		for range pieces {
@@ -102,11 +117,12 @@ func TestWhatIsUnreadIsBounded(t *testing.T) {
 		}
 		ended <- err
 	}))
+	server.Config.ConnContext = ConnContext
+	server.Start()
 	defer server.Close()
 
 	reads := opened(t, server.URL, "/", "")
-	time.Sleep(100 * time.Millisecond)
-	if answer, err := reads.rest(); err != nil || len(answer) != pieces*len(piece) {
+	if answer, err := reads.slowly(400 << 10); err != nil || len(answer) != pieces*len(piece) {
 		t.Errorf("%d bytes, %v", len(answer), err)
 	}
 	if err := <-ended; err != nil {
@@ -125,8 +141,9 @@ func TestWhatIsUnreadIsBounded(t *testing.T) {
 	}
 
 	leaves := opened(t, server.URL, "/", "")
+	left := time.Now()
 	leaves.conn.Close() //nolint:errcheck // that is the test
-	if err := <-ended; err == nil {
-		t.Error("one that leaves gets everything")
+	if err := <-ended; err == nil || time.Since(left) > stall/2 {
+		t.Errorf("one that leaves is noticed after %v: %v", time.Since(left), err)
 	}
 }

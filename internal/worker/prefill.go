@@ -56,6 +56,7 @@ func (w *Worker) here(s *sharer, from, to int) time.Duration {
 // A progress is what becomes of a prompt's pages while they are published.
 type progress struct {
 	sync.WaitGroup
+	publishing sync.Mutex // of one step at a time: each looks for what those before have left out
 	// told, if not nil, is called with how many tokens' pages are in the store.
 	told  func(tokens int)
 	begun bool // something is published
@@ -109,6 +110,9 @@ func (w *Worker) Compute(ctx context.Context, tenant string, tokens []int32, pub
 	at := &progress{told: published}
 	var took breakdown
 	held := slots[0]
+	if held.returning = false; w.config.Remembered > 0 {
+		w.replaced.put(held.text, nil)
+	}
 	_, err = w.fill(ctx, s, held, tokens, &took, at)
 	if err == nil && took.store == 0 && !at.begun {
 		held.stored = 0 // the slot has it, and the store, which is asked for it, has not

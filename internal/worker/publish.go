@@ -182,6 +182,8 @@ func (w *Worker) publish(ctx context.Context, s *sharer, held *slot, tokens int,
 	progress.begun = true
 	progress.Go(func() {
 		defer file.remove()
+		progress.publishing.Lock()
+		defer progress.publishing.Unlock()
 		begin := time.Now()
 		stored, err := s.publishFile(ctx, file.path, known, w.config.Context, from, pages)
 		w.config.Observer.Published(time.Since(begin), err)

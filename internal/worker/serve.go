@@ -49,8 +49,7 @@ func (w *Worker) serveCompletion(rw http.ResponseWriter, r *http.Request, endpoi
 		took.lookup = time.Since(begin)
 	}
 	text := w.text(ctx, &req)
-	returning := w.replaced.has(text)
-	slots, err := w.queue.takeFor(ctx, &wait{tenant: tenant, tokens: tokens, text: text, want: want, returning: returning})
+	slots, err := w.queue.takeFor(ctx, &wait{tenant: tenant, tokens: tokens, text: text, want: want, returning: w.replaced.has(text)})
 	if err != nil {
 		took.outcome = Gone
 		return
@@ -68,10 +67,10 @@ func (w *Worker) serveCompletion(rw http.ResponseWriter, r *http.Request, endpoi
 		return
 	}
 	held := slots[0]
+	held.returning = w.replaced.has(text) // the slot may have become free only now
 	if w.config.Remembered > 0 {
 		w.replaced.put(held.text, text)
 	}
-	held.returning = returning
 	s = w.sharer(tenant) // something else may be shared since this request waits
 	fix := w.prepare(ctx, s, held, tokens, &took)
 	if tokens != nil {
